@@ -1,0 +1,30 @@
+"""skyband keeps the k best rows of a stream up to date, per sliding window and per group.
+
+>>> import skyband as sb
+>>> query = sb.TopK(k=2, by="price * volume", window=sb.Counting(3))
+>>> answers = sb.run(query, {"price": [2.0, 5.0, 3.0], "volume": [10, 1, 4]})
+>>> answers.select(["window_end", "rank", "score"]).to_pylist()[-2:]
+[{'window_end': 3, 'rank': 1, 'score': 20.0}, {'window_end': 3, 'rank': 2, 'score': 12.0}]
+"""
+
+from skyband.api import explain, run, stream
+from skyband.engines import ENGINES
+from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError
+from skyband.query import Counting, Sliding, TopK, Tumbling
+
+__all__ = [
+    "ENGINES",
+    "Counting",
+    "QueryError",
+    "SchemaError",
+    "SkybandError",
+    "Sliding",
+    "SnapshotError",
+    "SourceError",
+    "TopK",
+    "Tumbling",
+    "explain",
+    "run",
+    "stream",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,291 @@
+"""run, stream, explain: the rooms joined into one door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from skyband.engines.plan import choose
+from skyband.engines.registry import ENGINES
+from skyband.errors import QueryError, SourceError
+from skyband.query import TopK
+from skyband.query.duration import duration, instant, spoken
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import pyarrow as pa
+
+    from skyband.flow.pipeline import Pipeline, Stats
+    from skyband.flow.source import Source
+
+METADATA = b"skyband"
+"""Key under which an answer's schema carries the counts of its run, as JSON."""
+
+
+@overload
+def run(
+    query: TopK,
+    source: object,
+    *,
+    engine: str = ...,
+    late: str | timedelta | None = ...,
+    ahead: str | timedelta | None = ...,
+    stats: Literal[False] = ...,
+    progress: bool | None = ...,
+) -> pa.Table: ...
+@overload
+def run(
+    query: TopK,
+    source: object,
+    *,
+    engine: str = ...,
+    late: str | timedelta | None = ...,
+    ahead: str | timedelta | None = ...,
+    stats: Literal[True],
+    progress: bool | None = ...,
+) -> tuple[pa.Table, Stats]: ...
+def run(  # noqa: PLR0913 - the one wide door
+    query: TopK,
+    source: object,
+    *,
+    engine: str = "auto",
+    late: str | timedelta | None = None,
+    ahead: str | timedelta | None = None,
+    stats: bool = False,
+    progress: bool | None = None,
+) -> pa.Table | tuple[pa.Table, Stats]:
+    """Answer `query` over all of `source`.
+
+    Parameters
+    ----------
+    query
+        What to rank.
+    source
+        A path (Parquet, CSV or JSON lines; a folder of such files too), an Arrow table, a pandas or Polars
+        frame, a dict of lists, or an iterator of such batches, each alone or with a watermark: (batch, time).
+    engine
+        "auto", or a name in `sb.ENGINES`.
+    late
+        How far behind the newest time seen a row may come and still count. Without it a finite source is put
+        in order first, so that nothing is late, and an iterator has a lateness of zero.
+    ahead
+        How far ahead of the newest time seen a row may be; one further ahead is dropped and counted.
+    stats
+        Also return what was counted on the way.
+    progress
+        Show a progress bar. Default: on a terminal, for work that takes more than two seconds.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns window_start, window_end, the `per` columns, rank, score, then the row's own columns; its
+        schema metadata has the counts as JSON under b"skyband". With `stats=True` a pair of it and the counts.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> trades = {"ts": [0, 30, 70, 90], "price": [5.0, 9.0, 7.0, None]}
+    >>> query = sb.TopK(k=1, by="price", window=sb.Sliding("2 minutes", "1 minute"), time="ts", unit="s")
+    >>> answers, counts = sb.run(query, trades, stats=True)
+    >>> answers.select(["window_start", "window_end", "score"]).to_pylist()[1]
+    {'window_start': 0, 'window_end': 120, 'score': 9.0}
+    >>> counts.rows, counts.without_score
+    (4, 1)
+    """
+    import pyarrow as pa
+
+    session = _Session(query, source, engine, late, ahead)
+    tables = list(session.tables(progress=progress))
+    whole = pa.concat_tables(tables) if tables else None
+    if whole is None:
+        msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
+        raise SourceError(msg)
+    counts = session.stats
+    whole = whole.replace_schema_metadata({METADATA: json.dumps(counts.as_dict()).encode()})
+    return (whole, counts) if stats else whole
+
+
+def stream(
+    query: TopK,
+    source: object,
+    *,
+    engine: str = "auto",
+    late: str | timedelta | None = None,
+    ahead: str | timedelta | None = None,
+) -> Iterator[pa.Table]:
+    """Answer `query` batch by batch: what each batch of `source` brings about, as soon as it does.
+
+    Takes what `run` takes. Batches that close no window yield nothing.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> batches = iter([{"x": [3, 9]}, {"x": [4, 1]}])
+    >>> for answers in sb.stream(sb.TopK(k=1, by="x", window=sb.Counting(2, 2)), batches):
+    ...     print(answers["score"].to_pylist())
+    [9.0]
+    [4.0]
+    """
+    session = _Session(query, source, engine, late, ahead)
+    return (table for table in session.tables(progress=False) if table.num_rows)
+
+
+class _Session:
+    """One query over one source, from the first batch to the last."""
+
+    def __init__(
+        self,
+        query: TopK,
+        source: object,
+        engine: str,
+        late: str | timedelta | None,
+        ahead: str | timedelta | None,
+    ) -> None:
+        from skyband.flow.source import open_source
+
+        if not isinstance(query, TopK):
+            msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
+            raise QueryError(msg)
+        self.query = query
+        self.plan = choose(query, engine)
+        self.late = _length(late, "late")
+        self.ahead = _length(ahead, "ahead")
+        self.source = open_source(source)
+        self.pipeline: Pipeline | None = None
+
+    @property
+    def stats(self) -> Stats:
+        assert self.pipeline is not None
+        return self.pipeline.stats
+
+    def tables(self, *, progress: bool | None) -> Iterator[pa.Table]:
+        """The answers of each batch, then those that the end brings."""
+        from skyband.flow.progress import shown
+
+        source, rising = self._in_order()
+        if source.finite and source.schema is not None:
+            self.pipeline = self._open(source.schema, rising=rising)
+        for rows, watermark in shown(source.batches(), source.rows, wanted=progress):
+            if self.pipeline is None:
+                self.pipeline = self._open(rows.schema, rising=rising)
+            yield self.pipeline.push(rows, self._micros(watermark))
+        if self.pipeline is not None:
+            yield self.pipeline.finish()
+
+    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline:
+        from skyband.flow.pipeline import Pipeline
+
+        return Pipeline(
+            self.query, schema, self.plan.engine, late=self.late or 0, ahead=self.ahead, rising=rising
+        )
+
+    def _in_order(self) -> tuple[Source, bool]:
+        """The source, in the order of time if it must be; and whether its times are known to rise."""
+        source, query = self.source, self.query
+        if not source.finite or query.window.counts or self.late is not None:
+            return source, False
+        from skyband.flow.order import in_time_order, rising
+        from skyband.flow.schema import check_schema
+        from skyband.flow.time import TimeType
+
+        assert source.schema is not None
+        assert query.time is not None
+        check_schema(query, source.schema)
+        kind = TimeType.of(query, source.schema.field(query.time).type)
+        if rising(source, query.time, kind):
+            return source, True
+        return in_time_order(source, query.time, kind), True
+
+    def _micros(self, watermark: Any) -> int | None:
+        """A watermark as the source gave it, in microseconds."""
+        if watermark is None:
+            return None
+        assert self.pipeline is not None
+        kind = self.pipeline.time
+        if isinstance(watermark, int) and kind is not None:
+            return watermark * kind.per // kind.parts
+        return instant(watermark, "watermark")
+
+
+def _length(value: str | timedelta | None, field: str) -> int | None:
+    if value is None:
+        return None
+    length = duration(value, field)
+    if length < 0:
+        msg = f'{field}={value!r} is below zero: write a length of time such as "30 seconds"'
+        raise QueryError(msg)
+    return length
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a query will be answered; prints as text."""
+
+    engine: str
+    why: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"engine: {self.engine} ({self.why})", *self.lines])
+
+
+def explain(query: TopK, *, engine: str = "auto") -> Explanation:
+    """Say which engine answers `query`, why, and what it will keep.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> print(sb.explain(sb.TopK(k=10, by="x", window=sb.Counting(1000, 100))))
+    engine: sweep (exact, serves every window and all groups in one call, and is the fastest we measured)
+    window: the last 1000 rows, answered every 100 rows; a row is in 10 of them
+    keeps: about 29 rows in random order (k * H(10)), at most 100 whatever the order
+    order: score, largest first; ties by position
+    emits: answers, the ranked list of each closed window
+    """
+    plan = choose(query, engine)
+    traits = ENGINES[plan.engine].traits
+    return Explanation(plan.engine, plan.why, tuple(_described(query, minimal=traits.minimal)))
+
+
+def _described(query: TopK, *, minimal: bool) -> Iterator[str]:
+    window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
+    if window.kind == "row":
+        yield f"window: the last {spoken(window.size)} before every row, answered after every row"
+        heavy = "; k rows for every row: \"changes\" or \"arrivals\" say less" if query.emit == "answers" else ""
+        yield f"keeps: what fewer than k later rows beat, about k * (1 + ln(rows in the window / k)) in random order{heavy}"
+    else:
+        ratio = -(-window.size // window.slide)
+        size, slide = (
+            (f"{window.size} rows", f"{window.slide} rows")
+            if window.counts
+            else (spoken(window.size), spoken(window.slide))
+        )
+        yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+        if minimal:
+            most = min(query.k * ratio, window.size) if window.counts else query.k * ratio
+            usual = min(most, round(query.k * _harmonic(ratio)))
+            yield f"keeps: about {usual} rows{per} in random order (k * H({ratio})), at most {most} whatever the order"
+        else:
+            yield f"keeps: every row of the window{per}"
+    ties = "position" if window.counts else f"{query.time}, then {query.id or 'arrival'} (the later first)"
+    yield f"order: score, {'smallest' if query.ascending else 'largest'} first; ties by {ties}"
+    if query.id is None and not window.counts:
+        yield "note: without id= ties are broken by arrival here and by a hash of the row on Spark; id= makes them agree"
+    says = {
+        "answers": "the ranked list of each closed window",
+        "changes": "what entered and left since the list before",
+        "arrivals": "each row once, when it first enters a list",
+    }
+    yield f"emits: {query.emit}, {says[query.emit]}"
+
+
+def _harmonic(n: int) -> float:
+    """H(n) = 1 + 1/2 + ... + 1/n."""
+    if n > 1000:  # noqa: PLR2004 - from here on the series is exact to nine digits
+        from math import log
+
+        return log(n) + 0.5772156649015329 + 1 / (2 * n) - 1 / (12 * n * n)
+    return sum(1 / i for i in range(1, n + 1))

@@ -1,0 +1,134 @@
+"""Runs an engine that knows no groups once for every group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skyband.engines.protocol import Answers, Engine, EngineClass, Objects, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skyband.query import TopK
+
+_NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class PerGroup:
+    """One engine for every group code; rows are dealt out, answers are put in one order.
+
+    As exact as the engine. A group's engine is made when its first row comes; one that keeps nothing and
+    has told its empty window is left alone until there is a row for it.
+
+    Cost: one call for every group that has rows or keeps some. Memory: the engines'.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(2, 1), per="who")
+    >>> rows = {"who": ["a", "b", "a", "a"], "x": [5, 7, 1, 2]}
+    >>> sb.run(query, rows, engine="mintopk").select(["who", "score"]).sort_by("who").to_pylist()
+    [{'who': 'a', 'score': 5.0}, {'who': 'a', 'score': 5.0}, {'who': 'a', 'score': 2.0}, {'who': 'b', 'score': 7.0}]
+    """
+
+    def __init__(
+        self, engine_class: EngineClass, query: TopK, resume: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        self._engine_class = engine_class
+        self._query = query
+        self._engines: dict[int, Engine] = {}
+        self._kept: dict[int, int] = {}  # how many candidates each group has
+        self._awake: set[int] = set()  # groups whose windows may still close with something to say
+        self._peak = 0
+        if resume is not None:
+            self._restore(resume)
+
+    @property
+    def peak(self) -> int:
+        """The most candidates kept at once, all groups together."""
+        return self._peak
+
+    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+        """Give every group its arrivals, then close its windows that end by `upto`."""
+        dealt = _deal(arrivals)
+        said: list[tuple[int, Answers]] = []
+        for group in sorted(self._awake | dealt.keys()):
+            engine = self._engines.get(group)
+            if engine is None:
+                engine = self._engines[group] = self._engine_class(self._query, None)
+            till = upto[group : group + 1] if isinstance(upto, np.ndarray) else upto
+            answers = engine.advance(dealt.get(group, _NOTHING), till)
+            self._kept[group] = len(engine.candidates().id)
+            self._heed(group, answers)
+            said.append((group, answers))
+        self._peak = max(self._peak, sum(self._kept.values()), *(e.peak for e in self._engines.values()), 0)
+        return _merged(said)
+
+    def candidates(self) -> Objects:
+        """What every group keeps, group by group."""
+        groups = sorted(self._engines)
+        kept = [self._engines[group].candidates() for group in groups]
+        codes = np.repeat(np.array(groups, np.int32), [len(objects.id) for objects in kept])
+        columns = zip(_NOTHING[:3], *(objects[:3] for objects in kept), strict=True)
+        return Objects(*(np.concatenate(column) for column in columns), codes)
+
+    def snapshot(self) -> Snapshot:
+        """Every group's snapshot, its names behind the group's number."""
+        named = {
+            f"{group}/{name}": array
+            for group, engine in self._engines.items()
+            for name, array in engine.snapshot().items()
+        }
+        return {
+            **named,
+            "awake": np.array(sorted(self._awake), np.int64),
+            "peak": np.array([self._peak], np.int64),
+        }
+
+    def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
+        parts: dict[int, dict[str, np.ndarray]] = {}
+        for name, array in resume.items():
+            group, behind, rest = name.partition("/")
+            if behind:
+                parts.setdefault(int(group), {})[rest] = array
+        self._engines = {group: self._engine_class(self._query, part) for group, part in parts.items()}
+        self._kept = {group: len(engine.candidates().id) for group, engine in self._engines.items()}
+        self._awake = {int(group) for group in resume["awake"]}
+        self._peak = int(resume["peak"][0])
+
+    def _heed(self, group: int, answers: Answers) -> None:
+        """Whether the group's windows can still close with something to say."""
+        spoke = np.diff(answers.first)
+        if self._kept[group] or (len(spoke) and spoke[-1] > 0):
+            self._awake.add(group)
+        elif len(spoke):  # its last list told the empty window
+            self._awake.discard(group)
+
+
+def _deal(arrivals: Objects) -> dict[int, Objects]:
+    """The rows of each group, in their order."""
+    if arrivals.group is None:
+        return {0: arrivals} if len(arrivals.id) else {}
+    by_group = np.argsort(arrivals.group, kind="stable")
+    groups, first = np.unique(arrivals.group[by_group], return_index=True)
+    parts = np.split(by_group, first[1:]) if len(groups) else []
+    return {
+        int(group): Objects(arrivals.score[rows], arrivals.time[rows], arrivals.id[rows])
+        for group, rows in zip(groups, parts, strict=True)
+    }
+
+
+def _merged(said: list[tuple[int, Answers]]) -> Answers:
+    """All lists as one, by end, group and step."""
+    none = Answers(*(np.empty(0, t) for t in ("i8", "i8", "i4", "i8", "i8", "f8")))
+    step, end, _, _, id, score = (np.concatenate(c) for c in zip(none, *(a for _, a in said), strict=True))
+    group = np.repeat(np.array([g for g, _ in said], np.int32), [len(a.step) for _, a in said])
+    sizes = np.concatenate([none.first, *(np.diff(a.first) for _, a in said)])
+    order = np.lexsort((step, group, end))
+    begins = (np.cumsum(sizes) - sizes)[order]
+    sizes = sizes[order]
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    rows = np.repeat(begins - first[:-1], sizes) + np.arange(first[-1])
+    return Answers(step[order], end[order], group[order], first, id[rows], score[rows])

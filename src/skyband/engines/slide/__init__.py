@@ -1,0 +1,1 @@
+"""Engines driven by windows that close: between two closings they only gather."""

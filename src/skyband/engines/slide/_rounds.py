@@ -1,0 +1,76 @@
+"""Calls a kernel in rounds, until it has taken all arrivals; makes answers of the lists it filled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.kernels.slide import COUNT, FREE, LISTS, NEWEST, NO_NODE, NO_ROOM, OLDEST, OUT, PEAK, ROW, SPOKE, Lists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from skyband.windows import Clock
+
+_ROUND = 1 << 24  # rows in the lists of one round, at most (or k)
+_NEVER = -(1 << 62)  # no window yet
+
+
+def fresh(numbers: int) -> np.ndarray:
+    """The numbers a kernel keeps, before the first row."""
+    state = np.zeros(numbers, np.int64)
+    state[[OLDEST, NEWEST]] = _NEVER
+    state[FREE] = -1
+    return state
+
+
+def ring(clock: Clock) -> int:
+    """Length of a ring over all windows that can be open at once: a power of two."""
+    return 1 << (clock.ratio - 1).bit_length()
+
+
+def answers(
+    take: Callable[[Lists], int], grow: Callable[[], None], state: np.ndarray, clock: Clock, k: int, upto: int
+) -> Answers:
+    """What `take` gives out, called again with more nodes or more room until it is done."""
+    state[ROW] = 0
+    rounds: list[Lists] = []
+    why = NO_ROOM
+    while why == NO_ROOM:
+        windows = min(max(int(clock.first(upto)) - int(state[OLDEST]), 0) + 1, _ROUND // k + 1)
+        rows = windows * k
+        state[[LISTS, OUT]] = 0
+        lists = Lists(
+            np.empty(windows, np.int64),
+            np.zeros(windows + 1, np.int64),
+            np.empty(rows, np.int64),
+            np.empty(rows, np.float64),
+        )
+        while (why := take(lists)) == NO_NODE:
+            grow()
+        n, rows = int(state[LISTS]), int(state[OUT])
+        rounds.append(Lists(lists.step[:n], lists.first[: n + 1], lists.id[:rows], lists.score[:rows]))
+    step, first, id, score = rounds[0]
+    if len(rounds) > 1:
+        step, id, score = (np.concatenate([r[at] for r in rounds]) for at in (0, 2, 3))
+        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(r.first) for r in rounds]))])
+    return Answers(step, clock.end(step), np.zeros(len(step), np.int32), first, id, score)
+
+
+def saved(kept: Objects, state: np.ndarray) -> Snapshot:
+    """The objects kept and three numbers: the predicted lists follow from them (theorem 3.1)."""
+    return {"score": kept.score, "time": kept.time, "id": kept.id, "state": state[[OLDEST, SPOKE, PEAK]]}
+
+
+def restore(
+    advance: Callable[[Objects, int], Answers], state: np.ndarray, clock: Clock, resume: Mapping[str, np.ndarray]
+) -> None:
+    """Insert what was kept once more, in its old order, into the windows that were open."""
+    state[OLDEST], state[SPOKE], peak = (int(n) for n in resume["state"])
+    if len(resume["id"]):
+        arrivals = Objects(resume["score"], resume["time"], resume["id"]).take(np.argsort(resume["id"]))
+        advance(arrivals, int(clock.end(int(state[OLDEST]))) - 1)
+    assert state[COUNT] == len(resume["id"])
+    state[PEAK] = peak

@@ -1,0 +1,62 @@
+"""What can go wrong, as a tree.
+
+::
+
+    SkybandError
+    ├── QueryError      (ValueError)   a query that makes no sense: seen when it is built
+    ├── SchemaError     (ValueError)   a query that does not fit its source: seen with the first batch
+    ├── SourceError     (ValueError)   a source that cannot be read, or whose values cannot be used
+    └── SnapshotError   (ValueError)   a saved state that does not belong to this query
+
+Every message names the field, the value and what to write instead. All of them are also the
+builtin that Python itself would raise, so that code which knows nothing of skyband can catch them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SkybandError(Exception):
+    """Anything skyband itself raises.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> try:
+    ...     sb.Sliding("1 minute", "10 minutes")
+    ... except sb.SkybandError as error:
+    ...     print(type(error).__name__)
+    QueryError
+    """
+
+
+class QueryError(SkybandError, ValueError):
+    """A query that makes no sense, whatever the data."""
+
+
+class SchemaError(SkybandError, ValueError):
+    """A query that does not fit the columns of its source."""
+
+
+class SourceError(SkybandError, ValueError):
+    """A source that cannot be read, or whose values cannot be used."""
+
+
+class SnapshotError(SkybandError, ValueError):
+    """A saved state that does not belong to this query or this version."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A phrase that lists the names in `known` most like `name`, or all of them.
+
+    Examples
+    --------
+    >>> nearest("pirce", ["price", "volume", "ts"])
+    'did you mean price? There are: price, volume, ts'
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=3)
+    there = "there are: " + ", ".join(names) if names else "there are none"
+    return f"did you mean {' or '.join(close)}? T{there[1:]}" if close else there

@@ -1,0 +1,112 @@
+"""What goes out: ranked lists, what changed between them, or each row once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from skyband.engines import Answers
+    from skyband.query import TopK
+
+CHANGES = ("delete", "update_preimage", "update_postimage", "insert")
+
+
+@dataclass
+class Lines:
+    """Rows to put out, still as numbers: which list each belongs to, its rank, score and slot."""
+
+    step: np.ndarray
+    end: np.ndarray
+    group: np.ndarray
+    rank: np.ndarray
+    score: np.ndarray
+    slot: np.ndarray
+    change: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    @classmethod
+    def none(cls, *, changes: bool = False) -> Lines:
+        """No rows."""
+        empty = np.empty(0, np.int64)
+        return cls(empty, empty, empty, empty, np.empty(0), empty, empty if changes else None)
+
+
+class Emitter:
+    """Turns answers into lines, remembering what the query's `emit` needs to remember."""
+
+    def __init__(self, query: TopK) -> None:
+        self._emit = query.emit
+        self._ranks = query.ranks
+        self._reported = np.empty(0, np.int64)  # "arrivals": slots that went out and are still alive
+        self._ids = np.empty(0, np.int64)  # "changes": each group's last list, one after the other
+        self._scores = np.empty(0)
+        self._last = np.zeros((2, 0), np.int64)
+
+    def lines(self, answers: Answers, groups: int, watermark: int) -> Lines:
+        """What of `answers` goes out. Lists that have become empty count only up to the watermark."""
+        if self._emit == "changes":
+            return self._changes(_without_empty(answers, watermark), groups)
+        sizes = np.diff(answers.first)
+        rank = np.arange(len(answers.id)) - np.repeat(answers.first[:-1], sizes) + 1
+        lines = Lines(
+            np.repeat(answers.step, sizes),
+            np.repeat(answers.end, sizes),
+            np.repeat(answers.group, sizes),
+            rank,
+            answers.score,
+            answers.id,
+        )
+        return self._arrivals(lines) if self._emit == "arrivals" else lines
+
+    def _arrivals(self, lines: Lines) -> Lines:
+        slots, first = np.unique(lines.slot, return_index=True)
+        new = ~np.isin(slots, self._reported, assume_unique=True)
+        keep = np.sort(first[new])
+        self._reported = np.union1d(self._reported, slots)
+        return Lines(*(getattr(lines, f)[keep] for f in ("step", "end", "group", "rank", "score", "slot")))
+
+    def _changes(self, answers: Answers, groups: int) -> Lines:
+        from skyband.kernels.changes import changed
+
+        new = groups - self._last.shape[1]
+        if new > 0:
+            self._last = np.concatenate([self._last, np.zeros((2, new), np.int64)], axis=1)
+        ids = np.concatenate([self._ids, answers.id])
+        scores = np.concatenate([self._scores, answers.score])
+        which, kind, place, rank = changed(
+            ids, scores, answers.first + len(self._ids), answers.group, self._last, self._ranks
+        )
+        lines = Lines(
+            answers.step[which], answers.end[which], answers.group[which], rank, scores[place], ids[place], kind
+        )
+        sizes = self._last[1] - self._last[0]
+        keep = np.arange(sizes.sum()) + np.repeat(self._last[0] - np.cumsum(sizes) + sizes, sizes)
+        self._ids, self._scores = ids[keep], scores[keep]
+        ends = np.cumsum(sizes)
+        self._last = np.stack([ends - sizes, ends])
+        return lines
+
+    def needed(self, alive: np.ndarray) -> np.ndarray:
+        """The slots whose rows may still go out, given those that engines keep."""
+        self._reported = self._reported[np.isin(self._reported, alive)]
+        return np.concatenate([alive, self._ids]) if len(self._ids) else alive
+
+
+def _without_empty(answers: Answers, watermark: int) -> Answers:
+    """The answers without empty lists of windows that end after the watermark: the end deletes nothing."""
+    keep = (np.diff(answers.first) > 0) | (answers.end <= watermark)
+    if keep.all():
+        return answers
+    first = np.append(answers.first[:-1][keep], answers.first[-1])
+    return answers._replace(step=answers.step[keep], end=answers.end[keep], group=answers.group[keep], first=first)
+
+
+def change_names(kind: np.ndarray) -> pa.Array:
+    """The `_change_type` column."""
+    return pa.DictionaryArray.from_arrays(pa.array(kind.astype(np.int8)), pa.array(CHANGES)).cast(pa.string())

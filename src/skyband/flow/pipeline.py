@@ -1,0 +1,277 @@
+"""The stages joined: rows come in batch by batch, answers go out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.engines import Objects, build
+from skyband.flow.emit import Emitter, Lines, change_names
+from skyband.flow.keys import Groups, id_numbers
+from skyband.flow.payload import Payload
+from skyband.flow.schema import check_schema, conform
+from skyband.flow.score import scores
+from skyband.flow.time import TimeType
+from skyband.windows import Clock, Timeline
+
+if TYPE_CHECKING:
+    from skyband.engines import Answers
+    from skyband.query import TopK
+
+END = (1 << 62) - 1
+"""After all time."""
+
+_SPARE = 1 << 16  # rows that may pile up before the useless ones are dropped
+
+
+@dataclass
+class Stats:
+    """What a run has seen and done."""
+
+    rows: int = 0
+    without_score: int = 0
+    without_time: int = 0
+    late: int = 0
+    ahead: int = 0
+    windows: int = 0  # answers that had rows: one for each window and group
+    answer_rows: int = 0
+    peak_candidates: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts by name."""
+        return asdict(self)
+
+
+class Part(NamedTuple):
+    """Rows in the order of time and id, with what engines see of them."""
+
+    rows: pa.Table
+    score: np.ndarray
+    time: np.ndarray
+    id: np.ndarray | None
+    group: np.ndarray | None
+
+    def take(self, places: np.ndarray | slice) -> Part:
+        """Some of the rows."""
+        if isinstance(places, slice):
+            low, high, _ = places.indices(len(self.time))
+            rows = self.rows.slice(low, high - low)
+        else:
+            rows = self.rows.take(pa.array(places))
+        cut = [None if column is None else column[places] for column in self[1:]]
+        return Part(rows, *cut)  # type: ignore[arg-type]
+
+    def in_order(self) -> bool:
+        """Whether the rows come by time, and at equal times by id."""
+        from skyband.kernels.order import in_order, rises
+
+        return bool(rises(self.time)) if self.id is None else bool(in_order(self.time, self.id))
+
+    def sorted(self) -> Part:
+        """The rows by time and id; those that agree in both as they came."""
+        if self.in_order():
+            return self
+        return self.take(np.lexsort((self.time,) if self.id is None else (self.id, self.time)))
+
+
+def joined(parts: list[Part]) -> Part:
+    """All parts as one, in the order given."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = pa.concat_tables([p.rows for p in parts], promote_options="default").unify_dictionaries().combine_chunks()
+    columns = [None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)]
+    return Part(rows, *columns)  # type: ignore[arg-type]
+
+
+class Pipeline:
+    """One query over one stream.
+
+    `push` takes a batch and gives the answers it brings about; `finish` says that no more will come. With
+    `rising` the source vows that times never go back, so rows need not wait for their pane to close.
+    """
+
+    def __init__(
+        self,
+        query: TopK,
+        schema: pa.Schema,
+        engine: str,
+        *,
+        late: int = 0,
+        ahead: int | None = None,
+        rising: bool = False,
+    ) -> None:
+        check_schema(query, schema)
+        self.query = query
+        self.schema = schema
+        self.clock = Clock.of(query.window)
+        self.engine = build(engine, query)
+        self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
+        self._rising = rising
+        self._line = Timeline(self.clock, late, ahead)
+        self._groups = Groups(query.per) if query.per else None
+        self._payload = Payload()
+        self._emitter = Emitter(query)
+        self._waiting: list[Part] = []  # rows whose pane is still open
+        self._thin = _SPARE  # so many may wait before they are thinned out
+        self._counts = np.zeros(0 if query.per else 1, np.int64)
+        self._kept = 0
+        self._stats = Stats()
+
+    @property
+    def stats(self) -> Stats:
+        """What has been seen and done so far."""
+        self._stats.late, self._stats.ahead = self._line.lost
+        self._stats.peak_candidates = self.engine.peak
+        return self._stats
+
+    def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
+        """Take a batch, give the answers of the windows it closes."""
+        self._stats.rows += rows.num_rows
+        rows = conform(rows, self.schema)
+        if self.clock.counts:
+            return self._push_counted(rows)
+        assert self.time is not None
+        time, missing = self.time.micros(rows.column(self.query.time))
+        if missing is not None:
+            self._stats.without_time += int(missing.sum())
+            rows, time = rows.filter(pa.array(~missing)), time[~missing]
+        taken = self._line.admit(time, watermark)
+        if not taken.all():
+            rows, time = rows.filter(pa.array(taken)), time[taken]
+        part = self._scored(rows, time)
+        if self.clock.slide:  # after every row, one without a score is still a step
+            part = self._ranked_only(part)
+        if len(part.time):
+            self._waiting.append(part.sorted())
+        edge = self._line.newest if self._rising else self._line.edge
+        return self._advance(self._release(edge), self._line.watermark)
+
+    def finish(self) -> pa.Table:
+        """Answer every time window that still holds a row. Nothing is deleted by the end."""
+        if self.clock.counts:
+            return self._table(None)
+        return self._advance(self._release(END), END)
+
+    def _push_counted(self, rows: pa.Table) -> pa.Table:
+        """Counting windows: every row takes the next position of its group, and nothing is late."""
+        part = self._scored(rows, np.empty(0, np.int64))
+        if part.group is None:
+            position = np.arange(self._counts[0], self._counts[0] + rows.num_rows)
+            self._counts[0] += rows.num_rows
+        else:
+            from skyband.kernels.order import numbered
+
+            assert self._groups is not None
+            self._counts = np.pad(self._counts, (0, len(self._groups) - len(self._counts)))
+            position = numbered(part.group, self._counts)
+        part = self._ranked_only(part._replace(time=position, id=None))
+        return self._advance([part], self._counts)
+
+    def _scored(self, rows: pa.Table, time: np.ndarray) -> Part:
+        score = scores(self.query.by, rows)
+        if self.query.ascending:
+            score = -score
+        group = None if self._groups is None else self._groups.codes(rows)
+        ids = None if self.query.id is None else id_numbers(rows.column(self.query.id), self.query.id)
+        return Part(rows.drop_columns(list(self.query.per)), score, time, ids, group)
+
+    def _ranked_only(self, part: Part) -> Part:
+        """The rows that have a score; the others are counted."""
+        none = np.isnan(part.score)
+        missing = int(none.sum())
+        self._stats.without_score += missing
+        return part.take(np.flatnonzero(~none)) if missing else part
+
+    def _release(self, edge: int) -> list[Part]:
+        """Take out the waiting rows before `edge`, as parts in order."""
+        out, rest = [], []
+        for part in self._waiting:
+            cut = int(np.searchsorted(part.time, edge))
+            if cut:
+                out.append(part.take(slice(0, cut)))
+            if cut < len(part.time):
+                rest.append(part.take(slice(cut, None)))
+        self._waiting = rest
+        if sum(len(p.time) for p in rest) > self._thin and self.clock.slide:
+            self._waiting = [self._thinned(joined(rest))]
+            self._thin = max(_SPARE, 4 * len(self._waiting[0].time))
+        if any(a.time[-1] >= b.time[0] for a, b in zip(out, out[1:], strict=False)):
+            out = [joined(out).sorted()]
+        return out
+
+    def _thinned(self, part: Part) -> Part:
+        """The k best of each pane and group: nothing else can be in an answer."""
+        pane = np.asarray(self.clock.pane(part.time))
+        group = np.zeros(len(pane), np.int32) if part.group is None else part.group
+        ids = np.arange(len(pane)) if part.id is None else part.id
+        order = np.lexsort((-ids, -part.time, -part.score, group, pane))
+        pane, group = pane[order], group[order]
+        new = np.flatnonzero(np.r_[True, (np.diff(pane) != 0) | (np.diff(group) != 0)])
+        rank = np.arange(len(order)) - np.repeat(new, np.diff(np.r_[new, len(order)]))
+        return part.take(np.sort(order[rank < self.query.k])).sorted()
+
+    def _advance(self, parts: list[Part], upto: int | np.ndarray) -> pa.Table:
+        """Hand rows to the engine; its answers as a table."""
+        tables = []
+        for i, part in enumerate(parts or [None]):
+            last = i >= len(parts) - 1
+            arrivals = _NOTHING if part is None else self._arrivals(part)
+            goal = upto if last else parts[i + 1].time[0]
+            if part is None and self._groups is not None:
+                arrivals = arrivals._replace(group=np.empty(0, np.int32))
+            tables.append(self._table(self.engine.advance(arrivals, goal)))
+        if len(self._payload) > 2 * self._kept + _SPARE:
+            self._payload.keep(self._emitter.needed(self.engine.candidates().id))
+            self._kept = len(self._payload)
+        return pa.concat_tables(tables)
+
+    def _arrivals(self, part: Part) -> Objects:
+        slots = self._payload.add(part.rows)
+        self._stats.without_score += 0 if self.clock.slide or self.clock.counts else int(np.isnan(part.score).sum())
+        return Objects(part.score, part.time, slots, part.group)
+
+    def _table(self, answers: Answers | None) -> pa.Table:
+        """Answers as rows, with the rows they speak of."""
+        if answers is None:
+            lines = Lines.none(changes=self.query.emit == "changes")
+        else:
+            watermark = END if self.clock.counts else self._line.watermark
+            lines = self._emitter.lines(answers, 1 if self._groups is None else len(self._groups), watermark)
+            self._stats.windows += int((np.diff(answers.first) > 0).sum())
+        self._stats.answer_rows += len(lines)
+        return self._columns(lines)
+
+    def _columns(self, lines: Lines) -> pa.Table:
+        query, own = self.query, [f for f in self.schema if f.name not in self.query.per]
+        start, end = self.clock.shown(lines.end)
+        if self.time is not None and not self.clock.counts:
+            window = [self.time.column(start), self.time.column(end)]
+        else:
+            window = [pa.array(start), pa.array(end)]
+        columns = {query.column("window_start"): window[0], query.column("window_end"): window[1]}
+        if lines.change is not None:
+            columns[query.column("step")] = pa.array(lines.step)
+        for name, values in zip(query.per, self._per(lines.group), strict=True):
+            columns[name] = values.cast(self.schema.field(name).type)
+        if lines.change is not None:
+            columns[query.column("_change_type")] = change_names(lines.change)
+        columns[query.column("rank")] = pa.array(lines.rank, pa.int32())
+        columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
+        rows = self._payload.take(lines.slot) if len(lines) else None
+        for field in own:
+            column = pa.array([], field.type) if rows is None else rows.column(field.name)
+            columns[field.name] = column if column.type == field.type else column.cast(field.type)
+        return pa.table(columns)
+
+    def _per(self, group: np.ndarray) -> list[pa.Array]:
+        if self._groups is None:
+            return []
+        if not len(group):
+            return [pa.array([], self.schema.field(name).type) for name in self.query.per]
+        return self._groups.values(group)
+
+
+_NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))

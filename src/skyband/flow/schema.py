@@ -1,0 +1,62 @@
+"""Does a query fit the columns of its source?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from skyband.errors import SchemaError, nearest
+from skyband.query import RESERVED
+from skyband.query.expression import Expression
+
+if TYPE_CHECKING:
+    from skyband.query import TopK
+
+
+def check_schema(query: TopK, schema: pa.Schema) -> None:
+    """Raise unless every column that the query names is there, and none is named like one of ours."""
+    names = schema.names
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        msg = f"the source has more than one column {', '.join(double)}: rename them"
+        raise SchemaError(msg)
+    wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
+    if isinstance(query.by, Expression):
+        wanted += [("by", name) for name in query.by.columns]
+    for field, name in wanted:
+        if name is not None and name not in names:
+            msg = f"{field} names column {name!r}, which the source does not have: {nearest(name, names)}"
+            raise SchemaError(msg)
+    taken = [name for name in names if name in {query.column(own) for own in RESERVED}]
+    if taken:
+        msg = (
+            f"the source has a column {taken[0]!r}, which is also the name of one of ours: rename it, "
+            f'or write prefix="sb_" to rename ours'
+        )
+        raise SchemaError(msg)
+
+
+def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """`rows` with the columns of `schema`, in that order; text may stay dictionary-encoded."""
+    if rows.schema.names == schema.names and rows.schema.types == schema.types:
+        return rows
+    missing = [name for name in schema.names if name not in rows.schema.names]
+    extra = [name for name in rows.schema.names if name not in schema.names]
+    if missing or extra:
+        what = f"lacks column {missing[0]!r}" if missing else f"has a new column {extra[0]!r}"
+        msg = f"a batch {what}: all batches of a source need the columns of the first ({', '.join(schema.names)})"
+        raise SchemaError(msg)
+    columns = []
+    for field in schema:
+        column = rows.column(field.name)
+        encoded = pa.types.is_dictionary(column.type) and column.type.value_type == field.type
+        try:
+            columns.append(column if column.type == field.type or encoded else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            msg = (
+                f"column {field.name!r} was {field.type} in the first batch and is {column.type} now: "
+                f"give every batch the same types"
+            )
+            raise SchemaError(msg) from error
+    return pa.table(columns, names=schema.names)

@@ -1,0 +1,255 @@
+"""What a row is worth: the score expression evaluated on columns by Arrow's compute engine.
+
+Every operand is cast to double. An operation whose result is NaN, or infinite though its operands are
+finite (overflow, division by zero, the logarithm of zero), gives NULL, which is NaN in the column that
+comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import SchemaError
+from skyband.query.expression import Expression, Tree
+
+if TYPE_CHECKING:
+    from skyband.query.topk import Score
+
+_SIMPLE: dict[str, Callable[..., Any]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "neg": pc.negate,
+    "abs": pc.abs,
+    "exp": pc.exp,
+    "ln": pc.ln,
+    "sqrt": pc.sqrt,
+    "power": pc.power,
+}
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    "and": pc.and_kleene,
+    "or": pc.or_kleene,
+}
+_PARTS: dict[str, Callable[..., Any]] = {"week": pc.iso_week}
+_FLOAT = pa.float64()
+_NULL = pa.scalar(None, _FLOAT)
+_NUMERAL = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+
+
+def scores(by: Expression | Score, rows: pa.Table) -> np.ndarray:
+    """The score of each row as float64, NaN where it has none.
+
+    Examples
+    --------
+    >>> from skyband.query.expression import parse
+    >>> scores(parse("a / b"), pa.table({"a": [6, 1, None], "b": [3, 0, 1]}))
+    array([ 2., nan, nan])
+    """
+    if not isinstance(by, Expression):
+        return _called(by, rows)
+    value = _value(by.tree, rows)
+    if isinstance(value, pa.Scalar):
+        return np.full(rows.num_rows, np.nan if value.as_py() is None else value.as_py())
+    return _numpy(value)
+
+
+def _numpy(value: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """A column of doubles as NumPy, NULL as NaN; without a copy where there is none."""
+    if isinstance(value, pa.ChunkedArray):
+        value = value.chunk(0) if value.num_chunks == 1 else value.combine_chunks()
+    if isinstance(value, pa.ChunkedArray):
+        value = pa.concat_arrays(value.chunks) if value.num_chunks else pa.array([], _FLOAT)
+    return np.asarray(value.to_numpy(zero_copy_only=False), np.float64)
+
+
+class _Columns(Mapping[str, np.ndarray]):
+    """The columns of a table as NumPy arrays, each converted when it is asked for."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._rows.column(name).to_numpy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows.column_names)
+
+    def __len__(self) -> int:
+        return self._rows.num_columns
+
+
+def _called(by: Score, rows: pa.Table) -> np.ndarray:
+    found = by(_Columns(rows))
+    try:
+        column = np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"by={_name(by)} gave {type(found).__name__}, no column of numbers: return a float64 array"
+        raise SchemaError(msg) from error
+    if column.shape != (rows.num_rows,):
+        msg = f"by={_name(by)} gave shape {column.shape} for {rows.num_rows} rows: return one number for each row"
+        raise SchemaError(msg)
+    return column
+
+
+def _name(by: Score) -> str:
+    return getattr(by, "__name__", repr(by))
+
+
+def _value(tree: Tree, rows: pa.Table) -> Any:
+    """The value of a tree: an Arrow column, or a scalar for what holds no column."""
+    operation, *parts = tree
+    if operation == "column":
+        return _double(rows.column(parts[0]), parts[0])
+    if operation == "raw":
+        return _raw(rows.column(parts[0]))
+    if operation == "number":
+        return pa.scalar(parts[0], _FLOAT)
+    if operation in ("text", "yes"):
+        return pa.scalar(parts[0])
+    if operation == "null":
+        return _NULL
+    if operation == "flag":
+        return _flag(rows.column(parts[0]), parts[0])
+    if operation == "part":
+        return _part(parts[0], parts[1], rows)
+    if operation in ("whole", "real"):
+        value = _cast(_value(parts[0], rows), tree)
+        return _checked(pc.trunc(value), value) if operation == "whole" else value
+    if operation == "round":
+        value = _value(parts[0], rows)
+        return _checked(pc.round(value, ndigits=parts[1], round_mode="half_towards_infinity"), value)
+    values = [_value(part, rows) for part in parts]
+    if operation in _COMPARE:
+        return _COMPARE[operation](*values)
+    if operation in _SIMPLE:
+        return _checked(_SIMPLE[operation](*values), *values)
+    return _OTHERS[operation](*values)
+
+
+def _checked(result: Any, *operands: Any) -> Any:
+    """`result` with NULL where it is NaN, or infinite though all its operands are finite."""
+    if isinstance(result, pa.Scalar):
+        value = result.as_py()
+        fine = value is None or np.isfinite(value) or not all(np.isfinite(o.as_py()) for o in operands)
+        return result if fine and not (value is not None and np.isnan(value)) else _NULL
+    finite = pc.is_finite(result)
+    if pc.all(finite, min_count=0).as_py() is not False:  # NULL is neither
+        return result
+    wrong = pc.is_nan(result)
+    overflow = pc.is_inf(result)
+    for operand in operands:
+        overflow = pc.and_(overflow, pc.is_finite(operand))
+    return pc.if_else(pc.or_(wrong, overflow), _NULL, result)
+
+
+def _double(column: pa.ChunkedArray, name: str) -> Any:
+    """A column as doubles; NaN is NULL."""
+    column = _raw(column)
+    kind = column.type
+    if pa.types.is_float64(kind):
+        return _checked(column, column)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        value = column.cast(_FLOAT, safe=False)
+        return _checked(value, value) if pa.types.is_floating(kind) else value
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8()).cast(_FLOAT)
+    if pa.types.is_null(kind):
+        return column.cast(_FLOAT)
+    hint = "use a part of it, such as hour(...)" if pa.types.is_temporal(kind) else "cast it, or compare it"
+    msg = f"by uses column {name!r}, which is {kind} and no number: {hint}"
+    raise SchemaError(msg)
+
+
+def _flag(column: pa.ChunkedArray, name: str) -> Any:
+    """A column of true and false."""
+    if not pa.types.is_boolean(column.type):
+        msg = f"by takes column {name!r} for true or false, but it is {column.type}: compare it with something"
+        raise SchemaError(msg)
+    return column
+
+
+def _raw(column: pa.ChunkedArray) -> Any:
+    """A column as it is, decoded if it is a dictionary."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column
+
+
+def _cast(value: Any, tree: Tree) -> Any:
+    """Any column as doubles; a text that is no number is NULL."""
+    kind = value.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        good = pc.match_substring_regex(value, _NUMERAL)
+        text = pc.if_else(good, pc.utf8_trim_whitespace(value), pa.scalar(None, kind))
+        return _checked(pc.cast(text, _FLOAT), text.cast(_FLOAT)) if isinstance(text, pa.Scalar) else text.cast(_FLOAT)
+    if isinstance(value, (pa.ChunkedArray, pa.Array)):
+        return _double(value, tree[1][1] if tree[1][0] == "raw" else str(tree[1]))
+    return value.cast(_FLOAT)
+
+
+def _part(part: str, raw: Tree, rows: pa.Table) -> Any:
+    column = _value(raw, rows)
+    if not pa.types.is_timestamp(column.type) and not pa.types.is_date(column.type):
+        msg = f"by takes {part}({raw[1]}), but {raw[1]!r} is {column.type} and no time: cast it in the source"
+        raise SchemaError(msg)
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    return _PARTS.get(part, getattr(pc, part, None))(column).cast(_FLOAT)
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """a / b; NULL where b is zero, whatever a is."""
+    zero = pc.equal(b, 0.0)
+    divisor = pc.if_else(zero, _NULL, b)
+    return _checked(pc.divide(a, divisor), a, divisor)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    """What is left of a after whole multiples of b, with the sign of a, as in SQL; Arrow has no such function."""
+    left, right = (_plain(v) if isinstance(v, pa.Scalar) else _numpy(v) for v in (a, b))
+    with np.errstate(invalid="ignore"):
+        exact = np.fmod(left, right)
+    return pa.array(exact, _FLOAT, from_pandas=True) if isinstance(exact, np.ndarray) else _checked(pa.scalar(exact))
+
+
+def _plain(value: pa.Scalar) -> float:
+    found = value.as_py()
+    return np.nan if found is None else float(found)
+
+
+def _case(*parts: Any) -> Any:
+    """The first value whose condition holds."""
+    result = parts[-1]
+    for i in range(len(parts) - 3, -1, -2):
+        condition = pc.fill_null(parts[i], fill_value=False) if isinstance(parts[i], (pa.ChunkedArray, pa.Array)) else parts[i]
+        result = pc.if_else(condition, parts[i + 1], result)
+    return result
+
+
+def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values: function(*values, skip_nulls=True)
+
+
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "/": _quotient,
+    "%": _remainder,
+    "least": _extreme(pc.min_element_wise),
+    "greatest": _extreme(pc.max_element_wise),
+    "coalesce": pc.coalesce,
+    "case": _case,
+    "not": pc.invert,
+    "isnull": lambda value: pc.is_null(value, nan_is_null=pa.types.is_floating(value.type)),
+}

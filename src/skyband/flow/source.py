@@ -1,0 +1,176 @@
+"""Where rows come from: paths, tables, frames, dicts, iterators; always Arrow batches in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from skyband.errors import SourceError
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+BATCH = 1 << 20
+"""Rows of a finite source that are handled at once."""
+
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows to come.
+
+    `batches()` yields (table, watermark): watermark None means that the batch says nothing of time. A
+    finite source can be read again, so it can be looked over first.
+    """
+
+    batches: Callable[[], Iterator[tuple[pa.Table, Any]]]
+    finite: bool
+    rows: int | None = None  # how many there will be, where that is known
+    column: Callable[[str], Iterator[pa.ChunkedArray]] | None = None  # one column of all batches, cheaply
+    schema: pa.Schema | None = None
+    bytes: int | None = None
+
+
+def open_source(source: object, batch: int = BATCH) -> Source:
+    """The rows of whatever a user has: a path, a table, a frame, a dict of lists, an iterator of batches."""
+    if isinstance(source, (str, Path)):
+        return _open_path(Path(source), batch)
+    if isinstance(source, Iterator) or (isinstance(source, (list, tuple)) and not _is_table(source)):
+        return Source(lambda: map(_batch, iter(source)), finite=False)
+    if _is_table(source):
+        return _open_table(as_table(source), batch)
+    if isinstance(source, Iterable):
+        return Source(lambda: map(_batch, iter(source)), finite=False)
+    msg = (
+        f"source={type(source).__name__} cannot be read: give a path, an Arrow table, a pandas or Polars frame, "
+        f"a dict of lists, or an iterator of such batches"
+    )
+    raise SourceError(msg)
+
+
+def _is_table(source: object) -> bool:
+    if isinstance(source, (pa.RecordBatchReader, pa.ipc.RecordBatchFileReader)):
+        return False  # can be read once only: a stream of batches
+    return isinstance(source, (Mapping, pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__")
+
+
+def as_table(source: Any) -> pa.Table:
+    """One batch as an Arrow table.
+
+    Examples
+    --------
+    >>> as_table({"x": [1, 2]}).num_rows
+    2
+    """
+    try:
+        if isinstance(source, pa.Table):
+            return source
+        if isinstance(source, pa.RecordBatch):
+            return pa.Table.from_batches([source])
+        if isinstance(source, Mapping):
+            return pa.table(dict(source))
+        if type(source).__module__.startswith("pandas"):
+            return pa.Table.from_pandas(source, preserve_index=False)
+        if type(source).__module__.startswith("polars"):
+            frame = source.collect() if hasattr(source, "collect") else source
+            return frame.to_arrow()
+        return pa.table(source)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
+        msg = f"this {type(source).__name__} is no table: {str(error).splitlines()[0]}. Give columns of equal length"
+        raise SourceError(msg) from error
+
+
+def _batch(item: Any) -> tuple[pa.Table, Any]:
+    """An item of an iterator: a batch, or a batch and the watermark that holds after it."""
+    if isinstance(item, tuple) and len(item) == 2:  # noqa: PLR2004 - a pair
+        return as_table(item[0]), item[1]
+    return as_table(item), None
+
+
+def _open_table(table: pa.Table, batch: int) -> Source:
+    table = table.combine_chunks() if any(c.num_chunks > 1 for c in table.columns) else table
+
+    def batches() -> Iterator[tuple[pa.Table, Any]]:
+        for low in range(0, table.num_rows, batch):
+            yield table.slice(low, batch), None
+
+    return Source(
+        batches,
+        finite=True,
+        rows=table.num_rows,
+        column=lambda name: iter([table[name]]),
+        schema=table.schema,
+        bytes=table.nbytes,
+    )
+
+
+def _open_path(path: Path, batch: int) -> Source:
+    import pyarrow.dataset as ds
+
+    if not path.exists():
+        msg = f"source={str(path)!r} does not exist: check the path"
+        raise SourceError(msg)
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
+    kinds = {_FORMATS.get(_ending(p)) for p in files}
+    if len(kinds) != 1 or None in kinds:
+        found = ", ".join(sorted({_ending(p) or p.name for p in files})) or "no files"
+        msg = f"source={str(path)!r} holds {found}: give files of one kind, Parquet, CSV or JSON lines (.jsonl)"
+        raise SourceError(msg)
+    kind: str = kinds.pop()  # type: ignore[assignment]
+    try:
+        format_: Any = ds.ParquetFileFormat(dictionary_columns=_texts(files[0])) if kind == "parquet" else kind
+        data = ds.dataset([str(p) for p in files], format=format_)
+        rows = data.count_rows() if kind == "parquet" else None
+    except (pa.ArrowInvalid, OSError) as error:
+        msg = f"source={str(path)!r} cannot be read as {kind}: {str(error).splitlines()[0]}"
+        raise SourceError(msg) from error
+    return Source(
+        lambda: ((t, None) for t in _tables(data, None, batch, path)),
+        finite=True,
+        rows=rows,
+        column=lambda name: (t[name] for t in _tables(data, [name], batch, path)),
+        schema=data.schema,
+        bytes=sum(p.stat().st_size for p in files) * (4 if kind == "parquet" else 1),
+    )
+
+
+def _ending(path: Path) -> str:
+    """The suffix that tells the format, whatever the compression."""
+    return (path.with_suffix("") if path.suffix in (".gz", ".bz2", ".zst") else path).suffix.lower()
+
+
+def _texts(path: Path) -> list[str]:
+    """Text columns of a Parquet file: read as dictionaries, which most of them are on disk."""
+    import pyarrow.parquet as pq
+
+    return [f.name for f in pq.read_schema(path) if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+
+
+def _tables(data: ds.Dataset, columns: list[str] | None, batch: int, path: Path) -> Iterator[pa.Table]:
+    """The rows of a dataset in the order of its files, about `batch` at a time."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    try:
+        for part in data.to_batches(columns=columns, batch_size=batch):
+            waiting.append(part)
+            size += part.num_rows
+            if size >= batch:
+                yield pa.Table.from_batches(waiting)
+                waiting, size = [], 0
+    except (pa.ArrowInvalid, OSError) as error:
+        msg = f"source={str(path)!r} cannot be read: {str(error).splitlines()[0]}"
+        raise SourceError(msg) from error
+    if waiting:
+        yield pa.Table.from_batches(waiting)

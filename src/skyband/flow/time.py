@@ -1,0 +1,78 @@
+"""Event times as whole microseconds, and back to the type they came in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import SchemaError, SourceError
+from skyband.query.duration import MICROSECONDS, spoken
+
+if TYPE_CHECKING:
+    from skyband.query import TopK
+
+_DAY = MICROSECONDS["d"]
+_UNIT = {"s": (MICROSECONDS["s"], 1), "ms": (MICROSECONDS["ms"], 1), "us": (1, 1), "ns": (1, 1000)}
+
+
+@dataclass(frozen=True)
+class TimeType:
+    """How a time column counts: `per` microseconds a tick, or `parts` ticks a microsecond."""
+
+    type: pa.DataType
+    per: int = 1
+    parts: int = 1
+
+    @classmethod
+    def of(cls, query: TopK, kind: pa.DataType) -> TimeType:
+        """The type of the query's time column, or an error that says what to write."""
+        name = query.time
+        if pa.types.is_timestamp(kind):
+            per, parts = _UNIT[kind.unit]
+        elif pa.types.is_date32(kind):
+            per, parts = _DAY, 1
+        elif pa.types.is_date64(kind):
+            per, parts = _UNIT["ms"]
+        elif pa.types.is_integer(kind):
+            if query.unit is None:
+                msg = f'time={name!r} is {kind}: say what it counts, such as unit="s", "ms", "us" or "ns"'
+                raise SchemaError(msg)
+            per, parts = _UNIT[query.unit]
+        else:
+            msg = f"time={name!r} is {kind} and no time: give a timestamp, a date, or an integer with unit="
+            raise SchemaError(msg)
+        window = query.window
+        if not window.counts:
+            for field in ("size", "slide", "origin"):
+                length = getattr(window, field)
+                if length % per:
+                    msg = (
+                        f"{field}={spoken(length)!r} is no whole number of {spoken(per)}, in which time={name!r} "
+                        f"({kind}) counts, so no window could be named: use a multiple, or a finer time column"
+                    )
+                    raise SchemaError(msg)
+        return cls(kind, per, parts)
+
+    def micros(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
+        """The column as microseconds, and where it is NULL (None: nowhere)."""
+        missing = column.is_null().to_numpy() if column.null_count else None
+        ticks = column.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(self.type) else column.cast(pa.int64())
+        ticks = ticks.fill_null(0) if missing is not None else ticks
+        time = ticks.to_numpy()
+        if self.parts > 1:
+            if (time % self.parts).any():
+                worst = int(time[np.flatnonzero(time % self.parts)[0]])
+                msg = f"time has {worst} ns, finer than a microsecond: round it to microseconds in the source"
+                raise SourceError(msg)
+            time = time // self.parts
+        return (time if self.per == 1 else time * self.per), missing
+
+    def column(self, micros: np.ndarray) -> pa.Array:
+        """Microseconds in the type they came in."""
+        ticks = micros * self.parts if self.parts > 1 else micros // self.per if self.per > 1 else micros
+        if pa.types.is_date32(self.type):
+            return pa.array(ticks.astype(np.int32)).cast(self.type)
+        return pa.array(ticks, pa.int64()).cast(self.type)

@@ -1,0 +1,9 @@
+"""The one decorator of all kernels."""
+
+from numba import njit
+
+# cache: the second process starts warm. No fastmath: ranks must equal the oracle's, infinities included.
+kernel = njit(cache=True, nogil=True, error_model="numpy")
+
+# For the innermost loops: a call that takes arrays counts references, which costs more than a comparison.
+inlined = njit(inline="always", error_model="numpy")

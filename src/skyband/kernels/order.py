@@ -1,0 +1,55 @@
+"""Small loops over columns of rows: are they in order, and which number has each in its group."""
+
+import numpy as np
+
+from skyband.kernels._jit import kernel
+
+
+@kernel
+def in_order(time, id):  # noqa: A002
+    """Whether rows come by time, and at equal times by id. One pass."""
+    for i in range(1, len(time)):
+        if time[i] < time[i - 1] or (time[i] == time[i - 1] and id[i] < id[i - 1]):
+            return False
+    return True
+
+
+@kernel
+def rises(time):
+    """Whether times never go back. One pass, a block at a time without a branch."""
+    for low in range(0, len(time) - 1, 256):
+        back = 0
+        for i in range(low, min(low + 256, len(time) - 1)):
+            back += time[i + 1] < time[i]
+        if back:
+            return False
+    return True
+
+
+@kernel
+def numbered(group, count):
+    """The number of each row within its group, from `count` on, which is brought up to date."""
+    number = np.empty(len(group), np.int64)
+    for i in range(len(group)):
+        number[i] = count[group[i]]
+        count[group[i]] += 1
+    return number
+
+
+@kernel
+def partitioned(group, groups):
+    """Places of the rows group by group, in their order within each, and where each group begins and ends."""
+    first = np.zeros((2, groups), np.int64)
+    for g in group:
+        first[1, g] += 1
+    total = 0
+    for g in range(groups):
+        first[0, g] = total
+        total += first[1, g]
+        first[1, g] = first[0, g]
+    order = np.empty(len(group), np.int64)
+    for i in range(len(group)):
+        g = group[i]
+        order[first[1, g]] = i
+        first[1, g] += 1
+    return order, first

@@ -1,0 +1,248 @@
+"""Top-k over sliding windows for all groups at once: the loop over groups, windows and rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skyband.kernels._jit import inlined, kernel
+from skyband.kernels.band import FEW, columns, copied, merged, ranked, roomy
+from skyband.kernels.select import before, best_of
+
+NEVER = -(1 << 62)  # before all time
+# Where the group at hand stands: its place in the rows, its band, the page, the window that closes next.
+AT, HEAD, SIZE, YOUNG, MOST, LISTED, WRITTEN, FULL, END, CUT, DONE, STEP, SHOWN = range(13)
+# What the inner loop stops for.
+NOTHING, MERGE, ROOM = range(3)
+
+
+class Rows(NamedTuple):
+    """Columns ordered by group; those of group g are first[0, g] to first[1, g]."""
+
+    score: np.ndarray
+    time: np.ndarray
+    id: np.ndarray
+    first: np.ndarray
+
+
+class Shape(NamedTuple):
+    """The query as numbers; slide 0 means after every row."""
+
+    k: int
+    size: int
+    slide: int
+    origin: int
+
+
+class Marks(NamedTuple):
+    """What each group remembers besides its band."""
+
+    done: np.ndarray  # int64: windows that end by then are closed
+    step: np.ndarray  # int64: windows closed, for those after every row: rows seen
+    shown: np.ndarray  # bool: its last answer had rows
+    ranked: np.ndarray  # int64: so many rows of its band are ranked; those behind came since the last merge
+
+
+class Page(NamedTuple):
+    """Room for answers: for each list its step, end and group, where it begins, and its rows."""
+
+    lists: np.ndarray  # int64, 3 rows
+    first: np.ndarray  # int64, one longer
+    id: np.ndarray
+    score: np.ndarray
+
+
+@kernel
+def sweep(bands, marks, rows, upto, shape, page):
+    """Close the windows that end by `upto[g]`, for each group g, as long as the page has room.
+
+    Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
+    there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
+    that the same call with a new page goes on.
+    """
+    hand = (columns(FEW), columns(FEW), columns(2 * FEW))
+    pick = (np.empty(0, np.float64), np.empty(0, np.int64))
+    old = (bands.score, bands.time, bands.id)
+    kept, first, total, peak = columns(max(len(bands.id), FEW)), np.empty((2, len(upto)), np.int64), 0, 0
+    now = np.zeros(13, np.int64)
+    for g in range(len(upto)):
+        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
+        first[0, g] = total
+        if not now[FULL] and (low < high or rows.first[0, g] < rows.first[1, g] or marks.shown[g]):
+            hand = loaded(hand, old, low, high, sure)
+            now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST] = rows.first[0, g], 0, sure, high - low - sure, 0
+            now[END], now[DONE], now[STEP], now[SHOWN] = NEVER, marks.done[g], marks.step[g], marks.shown[g]
+            hand, pick = advanced(hand, pick, rows, g, upto[g], shape, page, now)
+            peak = max(peak, total + now[MOST] + len(bands.id) - high)
+            ranks = now[SIZE] - now[HEAD]
+            kept = roomy(kept, total, ranks + now[YOUNG])
+            copied(hand[0], now[HEAD], ranks, kept, total)
+            copied(hand[2], 0, now[YOUNG], kept, total + ranks)
+            total += ranks + now[YOUNG]
+            rows.first[0, g], marks.ranked[g] = now[AT], ranks
+            marks.done[g], marks.step[g], marks.shown[g] = now[DONE], now[STEP], now[SHOWN] > 0
+        else:
+            kept = roomy(kept, total, high - low)
+            copied(old, low, high - low, kept, total)
+            total += high - low
+        if not now[FULL]:
+            marks.done[g] = max(marks.done[g], upto[g])
+        first[1, g] = total
+    new = Rows(kept[0][:total], kept[1][:total], kept[2][:total], first)
+    return new, now[LISTED], now[WRITTEN], peak, now[FULL] > 0
+
+
+@kernel
+def advanced(hand, pick, rows, g, upto, shape, page, now):
+    """One group: its windows close one after the other; now and then the fresh rows are merged in."""
+    band, spare, fresh = hand
+    best = np.full(1, -np.inf)  # the best fresh score
+    for i in range(now[YOUNG]):
+        best[0] = max(best[0], fresh[0][i])
+    while True:
+        due = closed(band, fresh, pick, rows, g, upto, shape, page, now, best)
+        if due == MERGE:
+            spare = roomy(spare, 0, now[SIZE] - now[HEAD] + now[YOUNG])
+            order = ranked(fresh[0], now[YOUNG])
+            start = now[END] - shape.size
+            left = merged(band, now[HEAD], now[SIZE], fresh, order, spare, start, shape)
+            band, spare = spare, band
+            now[HEAD], now[SIZE], now[YOUNG], best[0] = 0, left, 0, -np.inf
+        elif due == ROOM:
+            rest = min(shape.k, rows.first[1, g] - now[AT])
+            fresh = roomy(fresh, now[YOUNG], rest + max(FEW, now[SIZE] // 3))
+            if rest == shape.k and len(pick[0]) == 0:
+                pick = (np.empty(2 * shape.k, np.float64), np.empty(2 * shape.k, np.int64))
+        else:
+            return (band, spare, fresh), pick
+
+
+@kernel
+def closed(band, fresh, pick, rows, g, upto, shape, page, now, best):
+    """Close windows until the rows end, the page is full, or fresh rows must be merged or need room.
+
+    Every array has a name of its own here, and nothing that takes arrays is called for each row: reading
+    them out of tuples and handing them on counts references, which costs more than all the rest.
+    """
+    k, length, slide, origin = shape
+    score, time, id, _ = rows  # noqa: A001
+    band_score, band_time, band_id = band
+    fresh_score, fresh_time, fresh_id = fresh
+    pick_score, pick_place = pick
+    lists, first, out_id, out_score = page
+    at, head, size, young, most = now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST]
+    listed, written, end, cut, done, step = now[LISTED], now[WRITTEN], now[END], now[CUT], now[DONE], now[STEP]
+    shown, top, stop, due = now[SHOWN] > 0, best[0], rows.first[1, g], NOTHING
+    while True:
+        # which window closes next, and which rows come before that
+        if end == NEVER:
+            if slide > 0:
+                start = opens(done, shape)
+                if size == head and young == 0 and not shown:  # nothing is alive: on to where a row is
+                    if at == stop:
+                        break
+                    start = max(start, opens(time[at], shape))
+                end = start + length
+                cut = before(time, end, at, stop) if at < stop and time[stop - 1] >= end else stop
+            elif at < stop:
+                end, cut = time[at] + 1, at + 1
+                step += 1
+            else:
+                break
+        start = end - length
+        # of the rows before it, the k best of each pane gather
+        while at < cut:
+            upper = at + 1
+            if slide > 0 and upper < cut:
+                upper = before(time, origin + ((time[at] - origin) // slide + 1) * slide, at, cut)
+            many = upper - at > k
+            if young + min(upper - at, k) > len(fresh_id) or (many and len(pick_place) == 0):
+                due = ROOM
+                break
+            if 4 * min(upper - at, k) > size - head:  # drop what has expired before adding much
+                old, size = size, head
+                for i in range(head, old):
+                    t = band_time[i]
+                    band_score[size], band_time[size], band_id[size] = band_score[i], t, band_id[i]
+                    size += t >= start
+            found = best_of(score, at, upper, k, pick_score, pick_place) if many else upper - at
+            for j in range(found - 1, -1, -1) if many else range(0, found, 1):
+                i = pick_place[j] if many else at + j
+                if not np.isnan(score[i]):  # otherwise a step without an object
+                    fresh_score[young], fresh_time[young], fresh_id[young] = score[i], time[i], id[i]
+                    top = max(top, score[i])
+                    young += 1
+            at = upper
+            most = max(most, size - head + young)
+            if young > max(FEW, (size - head) // 3):
+                due = MERGE
+                break
+        if due != NOTHING or (slide > 0 and end > upto):
+            break
+        # the answer: down the band, past what has expired
+        while head < size and band_time[head] < start:
+            head += 1
+        want = min(k, size - head + young)
+        if listed == lists.shape[1] or written + want > len(out_id):
+            now[FULL] = 1
+            break
+        got, i = 0, head
+        while i < size and got < want:
+            out_score[written + got] = band_score[i]
+            out_id[written + got] = band_id[i]
+            got += band_time[i] >= start
+            i += 1
+        if young > 0 and (got < want or top >= out_score[written + got - 1]):
+            due = MERGE
+            break
+        if got > 0 or shown:  # an empty list says that the window has become empty
+            lists[0, listed] = (start - origin) // slide if slide > 0 else step
+            lists[1, listed] = end
+            lists[2, listed] = g
+            listed += 1
+            written += got
+            first[listed] = written
+            shown = got > 0
+        if got == 0:
+            head = size = 0
+        done, end = end, NEVER
+    now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST] = at, head, size, young, most
+    now[LISTED], now[WRITTEN], now[END], now[CUT], now[DONE], now[STEP] = listed, written, end, cut, done, step
+    now[SHOWN], best[0] = shown, top
+    return due
+
+
+@inlined
+def opens(time, shape):
+    """Where the first window begins that ends after `time`."""
+    return shape.origin + ((time - shape.origin - shape.size) // shape.slide + 1) * shape.slide
+
+
+@kernel
+def loaded(hand, rows, low, high, size):
+    """Take the band `rows[low:high]` in hand, of which `size` rows are ranked."""
+    band, fresh = roomy(hand[0], 0, size), roomy(hand[2], 0, high - low - size)
+    copied(rows, low, size, band, 0)
+    copied(rows, low + size, high - low - size, fresh, 0)
+    return (band, hand[1], fresh)
+
+
+@kernel
+def settled(bands, marks, shape):
+    """The bands merged and pruned: exactly the minimal set of each group. `marks` is brought up to date."""
+    hand = (columns(FEW), columns(FEW), columns(FEW))
+    old = (bands.score, bands.time, bands.id)
+    kept, first, total = columns(len(bands.id)), np.empty((2, len(marks.done)), np.int64), 0
+    for g in range(len(marks.done)):
+        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
+        first[0, g] = total
+        if low < high:
+            hand = loaded(hand, old, low, high, sure)
+            spare = roomy(hand[1], 0, high - low)
+            start = opens(marks.done[g], shape) if shape.slide > 0 else marks.done[g] - shape.size
+            size = merged(hand[0], 0, sure, hand[2], ranked(hand[2][0], high - low - sure), spare, start, shape)
+            copied(spare, 0, size, kept, total)
+            total += size
+            marks.ranked[g] = size
+            hand = (hand[0], spare, hand[2])
+        first[1, g] = total
+    return Rows(kept[0][:total], kept[1][:total], kept[2][:total], first)

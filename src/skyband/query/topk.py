@@ -1,0 +1,150 @@
+"""The query: the k best rows of each window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from skyband.errors import QueryError
+from skyband.query.expression import Expression, parse
+from skyband.query.window import Counting, Sliding
+
+Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
+"""A score in Python: a function from NumPy columns to one float64 column."""
+
+EMITS = ("answers", "changes", "arrivals")
+RESERVED = ("query", "window_start", "window_end", "rank", "score", "final", "_change_type", "step")
+"""Names of our own columns; a source that has one of them needs `prefix=`."""
+
+_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The `k` best rows of each window, best first.
+
+    Parameters
+    ----------
+    k
+        How many rows an answer has at most.
+    by
+        What makes a row good: an SQL expression over the source's columns ("price * volume"), or a
+        function from NumPy columns to a float64 column. Larger is better; NULL and NaN are never ranked.
+    window
+        `Sliding`, `Tumbling` or `Counting`.
+    time
+        The column with the event time (not needed for `Counting`).
+    per
+        Columns that make groups, each with its own answers. Default: one group.
+    id
+        Column that breaks ties between equal scores and times: the larger first. Integers order as they
+        are, other types by their xxhash64. Default: the arrival number.
+    name
+        Names the query in a workload.
+    ascending
+        Smaller scores are better.
+    emit
+        "answers": the ranked list of each closed window. "changes": what entered and left since the
+        group's previous list. "arrivals": each row once, when it first enters a list.
+    ranks
+        With "changes", also say which rows kept their place in the list but moved in it.
+    unit
+        What an integer `time` column counts: "s", "ms", "us" or "ns" since the epoch.
+    prefix
+        Put before the names of our own columns, for sources that have a column named like one of them.
+    version
+        Names the version of a Python score, since its code cannot be compared.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> trades = {"ts": [0, 20, 40, 70], "symbol": ["A", "B", "A", "B"], "price": [5.0, 9.0, 7.0, 6.0]}
+    >>> best = sb.TopK(k=1, by="price", window=sb.Tumbling("1 minute"), time="ts", unit="s")
+    >>> sb.run(best, trades).select(["window_start", "rank", "score", "symbol"]).to_pylist()
+    [{'window_start': 0, 'rank': 1, 'score': 9.0, 'symbol': 'B'}, {'window_start': 60, 'rank': 1, 'score': 6.0, 'symbol': 'B'}]
+
+    >>> sb.TopK(k=0, by="price", window=sb.Counting(10))
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: k=0 asks for no row: write a whole number of at least 1
+    """
+
+    k: int
+    by: Expression | Score
+    window: Sliding | Counting
+    time: str | None = None
+    per: tuple[str, ...] = ()
+    id: str | None = None
+    name: str | None = None
+    ascending: bool = False
+    emit: str = "answers"
+    ranks: bool = False
+    unit: str | None = None
+    prefix: str = ""
+    version: str | None = None
+
+    def __init__(  # noqa: PLR0913 - the one wide door
+        self,
+        k: int,
+        by: str | Expression | Score,
+        window: Sliding | Counting,
+        time: str | None = None,
+        per: str | Iterable[str] = (),
+        id: str | None = None,  # noqa: A002 - what users call it
+        name: str | None = None,
+        *,
+        ascending: bool = False,
+        emit: str = "answers",
+        ranks: bool = False,
+        unit: str | None = None,
+        prefix: str = "",
+        version: str | None = None,
+    ) -> None:
+        by = parse(by) if isinstance(by, str) else by
+        per = (per,) if isinstance(per, str) else tuple(per)
+        given = locals()
+        for field in fields(self):
+            object.__setattr__(self, field.name, given[field.name])
+        self._check()
+
+    def _check(self) -> None:
+        _check_whole("k", self.k, "asks for no row")
+        if not isinstance(self.by, Expression) and not callable(self.by):
+            _refuse("by", self.by, 'cannot score a row: write an expression such as "price * volume", or a function of columns')
+        if not isinstance(self.window, (Sliding, Counting)):
+            _refuse("window", self.window, 'is no window: write sb.Sliding("10 minutes", "1 minute") or sb.Counting(1000, 100)')
+        if self.time is None and not self.window.counts:
+            _refuse("time", None, 'leaves the window without a clock: name the column of the event time, such as time="ts"')
+        if self.emit not in EMITS:
+            _refuse("emit", self.emit, f"is unknown: write one of {', '.join(map(repr, EMITS))}")
+        if self.unit is not None and self.unit not in _UNITS:
+            _refuse("unit", self.unit, f"is unknown: write one of {', '.join(map(repr, _UNITS))}")
+        if self.ranks and self.emit != "changes":
+            _refuse("ranks", self.ranks, f'says nothing with emit={self.emit!r}: write emit="changes"')
+        for field in ("time", "id", "name", "version"):
+            value = getattr(self, field)
+            if value is not None and (not isinstance(value, str) or not value):
+                _refuse(field, value, "is no name: write a text that is not empty")
+        if len(set(self.per)) < len(self.per) or not all(isinstance(c, str) and c for c in self.per):
+            _refuse("per", list(self.per), "is no list of distinct column names: name each column once")
+        if self.time is not None and self.time in self.per:
+            _refuse("per", list(self.per), f"holds the time column {self.time!r}: group by other columns")
+
+    def column(self, name: str) -> str:
+        """What one of our own columns is called in the answers."""
+        return self.prefix + name
+
+
+def _check_whole(field: str, value: object, why: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1 or value > math.inf:
+        reason = why if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else "is no whole number"
+        _refuse(field, value, f"{reason}: write a whole number of at least 1")
+
+
+def _refuse(field: str, value: Any, why: str) -> None:
+    msg = f"{field}={value!r} {why}"
+    raise QueryError(msg)

@@ -1,0 +1,131 @@
+"""Windows: how much of the stream an answer looks at, and how often there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import ClassVar
+
+from skyband.errors import QueryError
+from skyband.query.duration import duration, instant, spoken
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """The last `size` of event time, answered every `slide`.
+
+    Windows are [start, end), aligned to the epoch; `origin` moves them, `closed="right"` makes them
+    (start, end]. The size need not be a multiple of the slide. With `slide="row"` there is an answer
+    after every row, over (t - size, t].
+
+    Lengths are texts ("10 minutes") or timedeltas; inside they are whole microseconds.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.Sliding("10 minutes", "1 minute")
+    Sliding('10 min', '1 min')
+    >>> sb.Sliding("1 minute", "10 minutes")
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: slide='10 minutes' is longer than size='1 minute': rows between two windows would be in no answer; write a slide of at most '1 minute'
+    """
+
+    size: int
+    slide: int  # 0: after every row
+    origin: int = 0
+    closed: str = "left"
+    counts: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        size: str | timedelta,
+        slide: str | timedelta,
+        *,
+        origin: str | date | timedelta = "0 s",
+        closed: str = "left",
+    ) -> None:
+        length = duration(size, "size")
+        every = 0 if slide == "row" else duration(slide, "slide")
+        if length <= 0:
+            msg = f'size={size!r} holds no row: write a length above zero, such as "10 minutes"'
+            raise QueryError(msg)
+        if every <= 0 and slide != "row":
+            msg = f'slide={slide!r} never moves on: write a length above zero, or "row" for an answer after every row'
+            raise QueryError(msg)
+        if every > length:
+            msg = (
+                f"slide={slide!r} is longer than size={size!r}: rows between two windows would be in no answer; "
+                f"write a slide of at most {size!r}"
+            )
+            raise QueryError(msg)
+        if closed not in ("left", "right"):
+            msg = f'closed={closed!r} is unknown: write "left" for [start, end) or "right" for (start, end]'
+            raise QueryError(msg)
+        moved = instant(origin, "origin")
+        if slide == "row":
+            closed = "right"
+        object.__setattr__(self, "size", length)
+        object.__setattr__(self, "slide", every)
+        object.__setattr__(self, "origin", moved % every if every else 0)
+        object.__setattr__(self, "closed", closed)
+
+    @property
+    def kind(self) -> str:
+        """Which engines serve it: "slide", or "row" for an answer after every row."""
+        return "slide" if self.slide else "row"
+
+    def __repr__(self) -> str:
+        words = [repr(spoken(self.size)), repr(spoken(self.slide) if self.slide else "row")]
+        if self.origin:
+            words.append(f"origin={spoken(self.origin)!r}")
+        if self.closed == "right" and self.slide:
+            words.append("closed='right'")
+        return f"Sliding({', '.join(words)})"
+
+
+def Tumbling(  # noqa: N802 - reads as a kind of window
+    size: str | timedelta, *, origin: str | date | timedelta = "0 s", closed: str = "left"
+) -> Sliding:
+    """Windows that follow each other without overlap: `Sliding(size, size)`.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.Tumbling("1 hour") == sb.Sliding("1 hour", "1 hour")
+    True
+    """
+    return Sliding(size, size, origin=origin, closed=closed)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The last `size` rows of each group, answered every `slide` rows (default: after every row).
+
+    Every row takes a position, also one without a score. The window that ends at row e covers the
+    rows max(0, e - size) to e.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.Counting(1_000_000, 100_000)
+    Counting(size=1000000, slide=100000)
+    """
+
+    size: int
+    slide: int = 1
+    counts: ClassVar[bool] = True
+    closed: ClassVar[str] = "left"
+    kind: ClassVar[str] = "slide"
+
+    def __post_init__(self) -> None:
+        for field, value in (("size", self.size), ("slide", self.slide)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                msg = f"{field}={value!r} is not a number of rows: write a whole number of at least 1"
+                raise QueryError(msg)
+        if self.slide > self.size:
+            msg = (
+                f"slide={self.slide} is larger than size={self.size}: rows between two windows would be in no "
+                f"answer; write a slide of at most {self.size}"
+            )
+            raise QueryError(msg)

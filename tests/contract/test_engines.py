@@ -1,0 +1,185 @@
+"""What every engine promises. Registering an engine is all it takes to be tested."""
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import count_query, cuts, shapes, streams, time_query
+
+from skyband.engines import ENGINES, Objects, build
+
+EXACT = [name for name, entry in ENGINES.items() if entry.traits.exact]
+MINIMAL = [name for name, entry in ENGINES.items() if entry.traits.minimal]
+every_exact_engine = pytest.mark.parametrize("engine", EXACT)
+every_minimal_engine = pytest.mark.parametrize("engine", MINIMAL)
+every_exact_row_engine = pytest.mark.parametrize(
+    "engine", [name for name in EXACT if "row" in ENGINES[name].traits.windows]
+)
+END = (1 << 62) - 1
+
+
+def objects(rows, group=None):
+    score = np.array([np.nan if r[0] is None else r[0] for r in rows], np.float64)
+    time, number = (np.array([r[i] for r in rows], np.int64) for i in (1, 2))
+    return Objects(score, time, number, None if group is None else np.array(group, np.int32))
+
+
+def batches(rows, cuts):
+    bounds = [0, *(min(c, len(rows)) for c in cuts), len(rows)]
+    return [rows[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def lists(answers, rows):
+    """An engine's answers as the oracle writes them; empty lists are left out."""
+    known = {r[2]: r for r in rows}
+    found = []
+    for a, step in enumerate(answers.step.tolist()):
+        low, high = answers.first[a : a + 2].tolist()
+        if low < high:
+            best = [known[i] for i in answers.id[low:high].tolist()]
+            assert answers.score[low:high].tolist() == [r[0] for r in best]
+            found.append((step, best))
+    return found
+
+
+def fed(running, rows, cuts, *, counted=False):
+    """All answers of an engine that is given `rows` in batches, then the end."""
+    found = []
+    parts = batches(rows, cuts)
+    for i, part in enumerate(parts):
+        later = [r[1] for rest in parts[i + 1 :] for r in rest]
+        if counted:
+            upto = np.array([part[-1][1] + 1 if part else 0])
+        else:
+            upto = min(later) if later else END
+        found += lists(running.advance(objects(part), upto), rows)
+    return found
+
+
+@every_exact_engine
+@given(shapes(), streams(), st.integers(0, 11))
+def test_every_window_agrees_with_the_oracle(engine, shape, rows, origin):
+    k, size, slide = shape
+    running = build(engine, time_query(k, size, slide, origin))
+    assert fed(running, rows, []) == oracle.sliding(rows, k, size, slide, origin % slide)
+
+
+@every_exact_engine
+@given(shapes(), streams(), cuts)
+def test_batches_do_not_matter(engine, shape, rows, cuts):
+    k, size, slide = shape
+    running = build(engine, time_query(k, size, slide))
+    assert fed(running, rows, cuts) == oracle.sliding(rows, k, size, slide)
+
+
+@every_exact_engine
+@given(shapes(), streams())
+def test_one_row_at_a_time_equals_all_at_once(engine, shape, rows):
+    k, size, slide = shape
+    running = build(engine, time_query(k, size, slide))
+    assert fed(running, rows, list(range(len(rows)))) == oracle.sliding(rows, k, size, slide)
+
+
+@every_exact_engine
+@given(shapes(), streams(), cuts, st.integers(0, 4))
+def test_a_snapshot_goes_on_as_if_nothing_had_happened(engine, shape, rows, cuts, where):
+    k, size, slide = shape
+    query = time_query(k, size, slide)
+    running = build(engine, query)
+    found = []
+    parts = batches(rows, cuts)
+    for i, part in enumerate(parts):
+        later = [r[1] for rest in parts[i + 1 :] for r in rest]
+        found += lists(running.advance(objects(part), min(later) if later else END), rows)
+        if i == where:
+            running = build(engine, query, resume=running.snapshot())
+    assert found == oracle.sliding(rows, k, size, slide)
+
+
+@every_exact_engine
+@given(shapes(), streams(times=st.just(0)), st.sets(st.integers(0, 40)), cuts)
+def test_counting_windows_agree_with_the_oracle(engine, shape, drawn, unscored, cuts):
+    k, size, slide = shape
+    rows = [(None if i in unscored else s, i, i) for i, (s, _, _) in enumerate(drawn)]
+    running = build(engine, count_query(k, size, slide))
+    found = []
+    for part in batches(rows, cuts):
+        if part:
+            ranked = [r for r in part if r[0] is not None]
+            found += lists(running.advance(objects(ranked), np.array([part[-1][1] + 1])), rows)
+    assert found == oracle.counting(rows, k, size, slide, len(rows))
+
+
+@every_exact_engine
+@given(shapes(), streams(), st.data())
+def test_groups_do_not_see_each_other(engine, shape, rows, data):
+    k, size, slide = shape
+    group = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
+    cut = data.draw(st.integers(0, len(rows)))
+    running = build(engine, time_query(k, size, slide, per="g"))
+    found = {0: [], 1: [], 2: []}
+    for low, high in ((0, cut), (cut, len(rows))):
+        upto = rows[high][1] if high < len(rows) else END
+        answers = running.advance(objects(rows[low:high], group[low:high]), upto)
+        order = np.lexsort((answers.step, answers.group, answers.end))
+        assert order.tolist() == list(range(len(order))), "lists come by end, group and step"
+        for g in found:
+            mine = np.flatnonzero(answers.group == g)
+            known = {r[2]: r for r in rows}
+            for a in mine:
+                ids = answers.id[answers.first[a] : answers.first[a + 1]].tolist()
+                if ids:
+                    found[g].append((int(answers.step[a]), [known[i] for i in ids]))
+    for g, mine in found.items():
+        assert mine == oracle.sliding([r for r, c in zip(rows, group, strict=True) if c == g], k, size, slide)
+
+
+@every_exact_engine
+@given(shapes(), streams())
+def test_an_empty_list_follows_the_last_window_that_had_rows(engine, shape, rows):
+    k, size, slide = shape
+    answers = build(engine, time_query(k, size, slide)).advance(objects(rows), END)
+    empty = set(answers.step[np.diff(answers.first) == 0].tolist())
+    held = set(oracle.windows(rows, size, slide))
+    assert empty == {w + 1 for w in held} - held
+
+
+@every_minimal_engine
+@given(shapes(), streams(), cuts)
+def test_candidates_are_exactly_the_minimal_set(engine, shape, rows, cuts):
+    k, size, slide = shape
+    running = build(engine, time_query(k, size, slide))
+    seen = []
+    for part in batches(rows, cuts):
+        if part:
+            seen += part
+            now = part[-1][1]
+            inside = [r for r in part if r[1] < now]
+            held = [r for r in part if r[1] == now]
+            running.advance(objects(inside), now)
+            running.advance(objects(held), now)
+            kept = running.candidates()
+            found = sorted(zip(kept.score.tolist(), kept.time.tolist(), kept.id.tolist(), strict=True), reverse=True)
+            assert found == oracle.minimal(seen, k, size, slide, 0, now)
+
+
+@every_exact_engine
+@given(shapes(), streams(), cuts)
+def test_candidates_never_exceed_what_the_paper_allows(engine, shape, rows, cuts):
+    k, size, slide = shape
+    running = build(engine, time_query(k, size, slide))
+    panes = -(-size // slide)
+    fed(running, rows, cuts)
+    kept = running.candidates()
+    if ENGINES[engine].traits.minimal:
+        assert len(kept.id) <= k * panes
+    assert running.peak >= len(kept.id)
+
+
+@every_exact_row_engine
+@given(shapes(), streams(scores=st.one_of(st.none(), st.integers(0, 5).map(float))), cuts)
+def test_after_every_row_agrees_with_the_oracle(engine, shape, rows, cuts):
+    k, size, _ = shape
+    running = build(engine, time_query(k, size, 0))
+    assert fed(running, rows, cuts) == oracle.after_every_row(rows, k, size)

@@ -1,0 +1,49 @@
+"""Shared Hypothesis strategies: small numbers, so that ties, empty panes and expiries are common."""
+
+import math
+
+from hypothesis import strategies as st
+
+import skyband as sb
+
+scores = st.one_of(
+    st.integers(0, 5).map(float),
+    st.sampled_from([math.inf, -math.inf, 0.0, -0.0, 1e300, -1.5]),
+)
+times = st.integers(0, 30)
+
+
+@st.composite
+def streams(draw, scores=scores, times=times, most=40):
+    """Rows (score, time, id) by time and id; ids rise along the stream."""
+    rows = draw(st.lists(st.tuples(scores, times), max_size=most))
+    shape = draw(st.sampled_from(["as drawn", "rising", "falling", "one moment", "far apart"]))
+    if shape in ("rising", "falling"):
+        ordered = sorted((s for s, _ in rows), key=lambda s: (s is not None, s or 0.0), reverse=shape == "falling")
+        rows = [(s, t) for s, (_, t) in zip(ordered, sorted(rows, key=lambda r: r[1]), strict=True)]
+    if shape == "one moment":
+        rows = [(s, 7) for s, _ in rows]
+    if shape == "far apart":
+        rows = [(s, t * 1_000_003 if t > 15 else t) for s, t in rows]
+    times_only = sorted(t for _, t in rows)
+    return [(s, t, i) for i, ((s, _), t) in enumerate(zip(rows, times_only, strict=True))]
+
+
+@st.composite
+def shapes(draw):
+    """(k, size, slide): every ratio, also sizes that are no multiple of the slide."""
+    size = draw(st.integers(1, 12))
+    return draw(st.integers(1, 6)), size, draw(st.integers(1, size))
+
+
+def time_query(k, size, slide, origin=0, **more):
+    """A query over microseconds."""
+    window = sb.Sliding(f"{size} us", f"{slide} us" if slide else "row", origin=f"{origin} us")
+    return sb.TopK(k=k, by="x", window=window, time="t", unit="us", **more)
+
+
+def count_query(k, size, slide, **more):
+    return sb.TopK(k=k, by="x", window=sb.Counting(size, slide), **more)
+
+
+cuts = st.lists(st.integers(0, 40), max_size=4).map(sorted)
