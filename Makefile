@@ -50,7 +50,7 @@ bench: $(READY) ## Measure the engines, quickly
 	$(SPARK) $(BIN)/skyband bench slide --quick
 
 docs: $(READY) ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## Remove .venv and everything built
 	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -11,7 +11,7 @@ from skyband.engines.protocol import Objects
 from skyband.engines.slide.mintopk import MinTopk
 from skyband.engines.slide.pretopk import PreTopk
 from skyband.engines.slide.recompute import Recompute
-from skyband.kernels.mintopk import FULL, HEAD, SEEN
+from skyband.kernels.mintopk import FULL, FULL_END, HEAD, PART, PART_END, SEEN
 from skyband.kernels.slide import COUNT, NEWEST, OLDEST
 from skyband.query import Counting, Sliding, TopK
 from skyband.windows import Clock
@@ -90,12 +90,10 @@ def batches(rng, rows, query):
     while at < len(rows):
         n = rng.choice([0, 1, 1, 2, 5, 40, len(rows)])
         batch, rest = rows[at : at + n], rows[at + n :]
-        low = max([upto, *(t + 1 for _, t, _ in batch)])
-        high = rest[0][1] if rest else low + rng.choice([0, 3, 100])
-        if low <= high:  # otherwise rows of one time would be torn apart
-            upto = rng.randint(low, high)
-            yield batch, np.array([upto]) if query.window.counts else upto
-            at += n
+        low = max([upto, *(t + query.window.counts for _, t, _ in batch)])
+        upto = rng.randint(low, rest[0][1] if rest else low + rng.choice([0, 3, 100]))
+        yield batch, np.array([upto]) if query.window.counts else upto
+        at += n
 
 
 def queries(rng):
@@ -145,15 +143,19 @@ def check(engine, clock):
     assert nodes.end[order].tolist() == clock.last(nodes.time[order]).tolist()
     if not len(order):
         return
-    bounds, marks, open_ = engine.bounds(), engine.marks(), range(state[OLDEST], state[NEWEST] + 1)
-    for window in open_:
+    runs, bounds, marks = engine._runs, engine.bounds(), engine.marks()
+    until = [*runs.reach[state[FULL] : state[FULL_END]], *runs.until[state[PART] : state[PART_END]]]
+    assert until == sorted(set(until))
+    assert until[-1] == state[NEWEST]
+    counters = state[SEEN] - runs.opened[state[PART] : state[PART_END]]
+    for window in range(state[OLDEST], state[NEWEST] + 1):
         career = [id for id, start, end in marks if start <= window <= end]
-        if window < state[FULL]:
+        if window in bounds:
             assert len(career) == engine._k
             assert bounds[window] == career[-1]
         else:
-            counter = state[SEEN] - engine._windows.opened[window & (len(engine._windows.opened) - 1)]
-            assert len(career) == counter < engine._k
+            run = [u >= window for u in runs.until[state[PART] : state[PART_END]]].index(True)
+            assert len(career) == counters[run] < engine._k
     assert 0 <= state[HEAD] <= len(engine._order) - state[COUNT]
 
 
@@ -183,7 +185,7 @@ def test_recompute_answers_after_every_row(seed):
     rows = [(s if rng.random() < 0.8 else np.nan, t, i) for s, t, i in stream(rng, sliding(6, 1, 2))]
     want, spoke = [], False
     for step, (_, now, _) in enumerate(rows, 1):
-        inside = [(s, i) for s, t, i in rows[:step] if now - 6 < t and s == s]
+        inside = [(s, i) for s, t, i in rows[:step] if now - 6 < t and not np.isnan(s)]
         best = sorted(inside, reverse=True)[:2]
         if best or spoke:
             want.append((step, now + 1, [i for _, i in best]))
@@ -228,6 +230,4 @@ def test_groups_are_served_apart_and_put_in_one_order(engine, seed):
     for group in range(1 + len(rows) // 15):
         own = [r[:3] for r in rows if r[3] == group]
         till = ends[group] if counts else ends
-        assert [one for g, *one in said if g == group] == [
-            list(one) for one in expected(own, clock, query.k, till)
-        ]
+        assert [one for g, *one in said if g == group] == [list(one) for one in expected(own, clock, query.k, till)]

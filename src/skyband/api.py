@@ -97,8 +97,13 @@ def run(  # noqa: PLR0913 - the one wide door
     """
     import pyarrow as pa
 
+    from skyband.flow.pipeline import OutOfOrderError
+
     session = _Session(query, source, engine, late, ahead)
-    tables = list(session.tables(progress=progress))
+    try:
+        tables = list(session.tables(progress=progress, trusting=True))
+    except OutOfOrderError:
+        tables = list(session.tables(progress=progress))
     whole = pa.concat_tables(tables) if tables else None
     if whole is None:
         msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
@@ -161,11 +166,15 @@ class _Session:
         assert self.pipeline is not None
         return self.pipeline.stats
 
-    def tables(self, *, progress: bool | None) -> Iterator[pa.Table]:
-        """The answers of each batch, then those that the end brings."""
+    def tables(self, *, progress: bool | None, trusting: bool = False) -> Iterator[pa.Table]:
+        """The answers of each batch, then those that the end brings.
+
+        With `trusting`, a finite source is taken to be in order; OutOfOrderError says that it is not.
+        """
         from skyband.flow.progress import shown
 
-        source, rising = self._in_order()
+        source, rising = self._in_order(trusting=trusting)
+        self.pipeline = None
         if source.finite and source.schema is not None:
             self.pipeline = self._open(source.schema, rising=rising)
         for rows, watermark in shown(source.batches(), source.rows, wanted=progress):
@@ -178,15 +187,15 @@ class _Session:
     def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline:
         from skyband.flow.pipeline import Pipeline
 
-        return Pipeline(
-            self.query, schema, self.plan.engine, late=self.late or 0, ahead=self.ahead, rising=rising
-        )
+        return Pipeline(self.query, schema, self.plan.engine, late=self.late or 0, ahead=self.ahead, rising=rising)
 
-    def _in_order(self) -> tuple[Source, bool]:
-        """The source, in the order of time if it must be; and whether its times are known to rise."""
+    def _in_order(self, *, trusting: bool) -> tuple[Source, bool]:
+        """The source, in the order of time if it must be; and whether its batches are."""
         source, query = self.source, self.query
         if not source.finite or query.window.counts or self.late is not None:
             return source, False
+        if trusting:
+            return source, True
         from skyband.flow.order import in_time_order, rising
         from skyband.flow.schema import check_schema
         from skyband.flow.time import TimeType
@@ -254,8 +263,9 @@ def _described(query: TopK, *, minimal: bool) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
     if window.kind == "row":
         yield f"window: the last {spoken(window.size)} before every row, answered after every row"
-        heavy = "; k rows for every row: \"changes\" or \"arrivals\" say less" if query.emit == "answers" else ""
-        yield f"keeps: what fewer than k later rows beat, about k * (1 + ln(rows in the window / k)) in random order{heavy}"
+        heavy = '; k rows for every row: "changes" or "arrivals" say less' if query.emit == "answers" else ""
+        usual = "about k * (1 + ln(rows in the window / k)) in random order"
+        yield f"keeps: what fewer than k later rows beat, {usual}{heavy}"
     else:
         ratio = -(-window.size // window.slide)
         size, slide = (
@@ -266,14 +276,14 @@ def _described(query: TopK, *, minimal: bool) -> Iterator[str]:
         yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
         if minimal:
             most = min(query.k * ratio, window.size) if window.counts else query.k * ratio
-            usual = min(most, round(query.k * _harmonic(ratio)))
-            yield f"keeps: about {usual} rows{per} in random order (k * H({ratio})), at most {most} whatever the order"
+            mean = min(most, round(query.k * _harmonic(ratio)))
+            yield f"keeps: about {mean} rows{per} in random order (k * H({ratio})), at most {most} whatever the order"
         else:
             yield f"keeps: every row of the window{per}"
     ties = "position" if window.counts else f"{query.time}, then {query.id or 'arrival'} (the later first)"
     yield f"order: score, {'smallest' if query.ascending else 'largest'} first; ties by {ties}"
     if query.id is None and not window.counts:
-        yield "note: without id= ties are broken by arrival here and by a hash of the row on Spark; id= makes them agree"
+        yield "note: without id= ties go by arrival here and by a hash of the row on Spark; id= makes them agree"
     says = {
         "answers": "the ranked list of each closed window",
         "changes": "what entered and left since the list before",
@@ -284,7 +294,7 @@ def _described(query: TopK, *, minimal: bool) -> Iterator[str]:
 
 def _harmonic(n: int) -> float:
     """H(n) = 1 + 1/2 + ... + 1/n."""
-    if n > 1000:  # noqa: PLR2004 - from here on the series is exact to nine digits
+    if n > 1000:
         from math import log
 
         return log(n) + 0.5772156649015329 + 1 / (2 * n) - 1 / (12 * n * n)

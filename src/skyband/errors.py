@@ -57,6 +57,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'did you mean price? There are: price, volume, ts'
     """
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=3)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     there = "there are: " + ", ".join(names) if names else "there are none"
     return f"did you mean {' or '.join(close)}? T{there[1:]}" if close else there

@@ -1,13 +1,13 @@
 """What every engine promises. Registering an engine is all it takes to be tested."""
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import count_query, cuts, shapes, streams, time_query
 
+import oracle
 from skyband.engines import ENGINES, Objects, build
+from strategies import count_query, cuts, shapes, streams, time_query
 
 EXACT = [name for name, entry in ENGINES.items() if entry.traits.exact]
 MINIMAL = [name for name, entry in ENGINES.items() if entry.traits.minimal]
@@ -43,17 +43,13 @@ def lists(answers, rows):
     return found
 
 
-def fed(running, rows, cuts, *, counted=False):
+def fed(running, rows, cuts):
     """All answers of an engine that is given `rows` in batches, then the end."""
     found = []
     parts = batches(rows, cuts)
     for i, part in enumerate(parts):
         later = [r[1] for rest in parts[i + 1 :] for r in rest]
-        if counted:
-            upto = np.array([part[-1][1] + 1 if part else 0])
-        else:
-            upto = min(later) if later else END
-        found += lists(running.advance(objects(part), upto), rows)
+        found += lists(running.advance(objects(part), min(later) if later else END), rows)
     return found
 
 
@@ -124,13 +120,11 @@ def test_groups_do_not_see_each_other(engine, shape, rows, data):
         answers = running.advance(objects(rows[low:high], group[low:high]), upto)
         order = np.lexsort((answers.step, answers.group, answers.end))
         assert order.tolist() == list(range(len(order))), "lists come by end, group and step"
-        for g in found:
-            mine = np.flatnonzero(answers.group == g)
-            known = {r[2]: r for r in rows}
-            for a in mine:
-                ids = answers.id[answers.first[a] : answers.first[a + 1]].tolist()
-                if ids:
-                    found[g].append((int(answers.step[a]), [known[i] for i in ids]))
+        known = {r[2]: r for r in rows}
+        for a, g in enumerate(answers.group.tolist()):
+            ids = answers.id[answers.first[a] : answers.first[a + 1]].tolist()
+            if ids:
+                found[g].append((int(answers.step[a]), [known[i] for i in ids]))
     for g, mine in found.items():
         assert mine == oracle.sliding([r for r, c in zip(rows, group, strict=True) if c == g], k, size, slide)
 

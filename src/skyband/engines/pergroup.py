@@ -29,26 +29,20 @@ class PerGroup:
     >>> import skyband as sb
     >>> query = sb.TopK(k=1, by="x", window=sb.Counting(2, 1), per="who")
     >>> rows = {"who": ["a", "b", "a", "a"], "x": [5, 7, 1, 2]}
-    >>> sb.run(query, rows, engine="mintopk").select(["who", "score"]).sort_by("who").to_pylist()
-    [{'who': 'a', 'score': 5.0}, {'who': 'a', 'score': 5.0}, {'who': 'a', 'score': 2.0}, {'who': 'b', 'score': 7.0}]
+    >>> best = sb.run(query, rows, engine="mintopk")
+    >>> list(zip(best["who"].to_pylist(), best["score"].to_pylist()))
+    [('a', 5.0), ('b', 7.0), ('a', 5.0), ('a', 2.0)]
     """
 
-    def __init__(
-        self, engine_class: EngineClass, query: TopK, resume: Mapping[str, np.ndarray] | None = None
-    ) -> None:
+    def __init__(self, engine_class: EngineClass, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._engine_class = engine_class
         self._query = query
         self._engines: dict[int, Engine] = {}
         self._kept: dict[int, int] = {}  # how many candidates each group has
         self._awake: set[int] = set()  # groups whose windows may still close with something to say
-        self._peak = 0
+        self.peak = 0
         if resume is not None:
             self._restore(resume)
-
-    @property
-    def peak(self) -> int:
-        """The most candidates kept at once, all groups together."""
-        return self._peak
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Give every group its arrivals, then close its windows that end by `upto`."""
@@ -63,7 +57,7 @@ class PerGroup:
             self._kept[group] = len(engine.candidates().id)
             self._heed(group, answers)
             said.append((group, answers))
-        self._peak = max(self._peak, sum(self._kept.values()), *(e.peak for e in self._engines.values()), 0)
+        self.peak = max(self.peak, sum(self._kept.values()), *(e.peak for e in self._engines.values()), 0)
         return _merged(said)
 
     def candidates(self) -> Objects:
@@ -71,8 +65,8 @@ class PerGroup:
         groups = sorted(self._engines)
         kept = [self._engines[group].candidates() for group in groups]
         codes = np.repeat(np.array(groups, np.int32), [len(objects.id) for objects in kept])
-        columns = zip(_NOTHING[:3], *(objects[:3] for objects in kept), strict=True)
-        return Objects(*(np.concatenate(column) for column in columns), codes)
+        score, time, id = (np.concatenate([none[at] for none in (_NOTHING, *kept)]) for at in range(3))
+        return Objects(score, time, id, codes)
 
     def snapshot(self) -> Snapshot:
         """Every group's snapshot, its names behind the group's number."""
@@ -84,7 +78,7 @@ class PerGroup:
         return {
             **named,
             "awake": np.array(sorted(self._awake), np.int64),
-            "peak": np.array([self._peak], np.int64),
+            "peak": np.array([self.peak], np.int64),
         }
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
@@ -96,7 +90,7 @@ class PerGroup:
         self._engines = {group: self._engine_class(self._query, part) for group, part in parts.items()}
         self._kept = {group: len(engine.candidates().id) for group, engine in self._engines.items()}
         self._awake = {int(group) for group in resume["awake"]}
-        self._peak = int(resume["peak"][0])
+        self.peak = int(resume["peak"][0])
 
     def _heed(self, group: int, answers: Answers) -> None:
         """Whether the group's windows can still close with something to say."""

@@ -76,8 +76,8 @@ class Engine(Protocol):
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Take `arrivals`, then close every window that ends by `upto`.
 
-        Arrivals are ordered by time and id and lie at or after the last `upto`; all are before this
-        one. For counting windows `upto` is an array: how far each group has come.
+        Arrivals are ordered by time and id, at or after the last `upto` and at or before this one. For
+        counting windows `upto` is an array: how far each group has come.
         """
 
     def candidates(self) -> Objects:
@@ -90,4 +90,5 @@ class Engine(Protocol):
 class EngineClass(Protocol):
     """How an engine is made."""
 
-    def __call__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> Engine: ...
+    def __call__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> Engine:
+        """Begin anew, or go on from a snapshot."""

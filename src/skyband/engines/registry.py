@@ -6,10 +6,9 @@ module as text keeps numba out of `import skyband`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from skyband.engines.protocol import Traits
@@ -36,68 +35,88 @@ class Entry:
         return found
 
 
+class Registry(Mapping[str, Entry]):
+    """The engines by name, best first.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> list(sb.ENGINES)
+    ['sweep', 'mintopk', 'pretopk', 'recompute']
+    >>> sb.ENGINES["mintopk"].traits.exact
+    True
+    """
+
+    def __init__(self, *entries: Entry) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
 _EVERY = frozenset({"slide", "row"})
 _SLIDE = frozenset({"slide"})
 _MINTOPK = "Yang et al., EDBT 2011"
 
-ENGINES: Mapping[str, Entry] = MappingProxyType(
-    {
-        entry.name: entry
-        for entry in (
-            Entry(
-                "sweep",
-                "sweep:Sweep",
-                Traits(
-                    exact=True,
-                    groups=True,
-                    windows=_EVERY,
-                    minimal=True,
-                    cost="O(1) for nearly every row, O(log k) for a candidate",
-                    memory="at most 1.4 times the minimal set",
-                    paper="ours",
-                ),
-            ),
-            Entry(
-                "mintopk",
-                "slide.mintopk:MinTopk",
-                Traits(
-                    exact=True,
-                    groups=False,
-                    windows=_SLIDE,
-                    minimal=True,
-                    cost="O(log c + w) for a candidate, with c candidates, on w of the open windows",
-                    memory="the minimal set, 2 marks a row, 1 pointer a window",
-                    paper=f"{_MINTOPK}, section 4",
-                ),
-            ),
-            Entry(
-                "pretopk",
-                "slide.pretopk:PreTopk",
-                Traits(
-                    exact=True,
-                    groups=False,
-                    windows=_SLIDE,
-                    minimal=True,
-                    cost="O(w log k) for a candidate, on w of the open windows",
-                    memory="k references for every open window",
-                    paper=f"{_MINTOPK}, section 3.2",
-                ),
-            ),
-            Entry(
-                "recompute",
-                "slide.recompute:Recompute",
-                Traits(
-                    exact=True,
-                    groups=False,
-                    windows=_EVERY,
-                    minimal=False,
-                    cost="O(size / slide)",
-                    memory="every row of the window",
-                    paper="the plain way",
-                ),
-            ),
-        )
-    }
+ENGINES = Registry(
+    Entry(
+        "sweep",
+        "sweep:Sweep",
+        Traits(
+            exact=True,
+            groups=True,
+            windows=_EVERY,
+            minimal=True,
+            cost="O(1) for nearly every row, O(log k) for a candidate",
+            memory="at most 1.4 times the minimal set",
+            paper="ours",
+        ),
+    ),
+    Entry(
+        "mintopk",
+        "slide.mintopk:MinTopk",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_SLIDE,
+            minimal=True,
+            cost="O(log c + w) for a candidate, with c candidates, on w of the open windows",
+            memory="the minimal set, 2 marks a row, 1 pointer a window",
+            paper=f"{_MINTOPK}, section 4",
+        ),
+    ),
+    Entry(
+        "pretopk",
+        "slide.pretopk:PreTopk",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_SLIDE,
+            minimal=True,
+            cost="O(w log k) for a candidate, on w of the open windows",
+            memory="k references for every open window",
+            paper=f"{_MINTOPK}, section 3.2",
+        ),
+    ),
+    Entry(
+        "recompute",
+        "slide.recompute:Recompute",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_EVERY,
+            minimal=False,
+            cost="O(size / slide)",
+            memory="every row of the window",
+            paper="the plain way",
+        ),
+    ),
 )
 
 

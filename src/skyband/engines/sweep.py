@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.kernels.order import partitioned
+from skyband.kernels.order import by_group
 from skyband.kernels.sweep import NEVER, Marks, Page, Rows, Shape, settled, sweep
 from skyband.windows import Clock
 
@@ -48,8 +48,9 @@ class Sweep:
         self._shape = Shape(query.k, clock.size, clock.slide, clock.origin)
         self.peak = 0
         if resume is None:
-            self._bands = Rows(np.empty(0), *(np.empty(0, np.int64) for _ in range(2)), np.empty((2, 0), np.int64))
-            self._marks = Marks(*(np.empty(0, np.int64) for _ in range(2)), np.empty(0, np.bool_), np.empty(0, np.int64))
+            none = np.empty(0, np.int64)
+            self._bands = Rows(np.empty(0), none, none, np.empty((2, 0), np.int64))
+            self._marks = Marks(none, none, np.empty(0, np.bool_), none)
         else:
             self._bands = Rows(*(resume[name].copy() for name in Rows._fields))
             self._marks = Marks(*(resume[name].copy() for name in Marks._fields))
@@ -71,7 +72,10 @@ class Sweep:
         more = True
         while more:
             page = Page(
-                np.empty((3, room), np.int64), np.zeros(room + 1, np.int64), np.empty(room, np.int64), np.empty(room)
+                np.empty((3, room), np.int64),
+                np.zeros(room + 1, np.int64),
+                np.empty(room, np.int64),
+                np.empty(room),
             )
             self._bands, lists, size, most, more = sweep(self._bands, self._marks, rows, goal, self._shape, page)
             self.peak = max(self.peak, most)
@@ -113,8 +117,7 @@ def _by_group(rows: Objects, groups: int) -> Rows:
     """The rows group by group, in their order within each."""
     if groups == 1 or rows.group is None:
         return Rows(rows.score, rows.time, rows.id, np.array([[0], [len(rows.id)]]))
-    order, first = partitioned(rows.group, groups)
-    return Rows(rows.score[order], rows.time[order], rows.id[order], first)
+    return Rows(*by_group(rows.score, rows.time, rows.id, rows.group, groups))
 
 
 def _bound(pages: list[Page], groups: int) -> Answers:
@@ -138,5 +141,10 @@ def ordered(answers: Answers) -> Answers:
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     place = np.arange(first[-1]) + np.repeat(answers.first[:-1][order] - first[:-1], sizes)
     return Answers(
-        answers.step[order], answers.end[order], answers.group[order], first, answers.id[place], answers.score[place]
+        answers.step[order],
+        answers.end[order],
+        answers.group[order],
+        first,
+        answers.id[place],
+        answers.score[place],
     )

@@ -83,7 +83,13 @@ class Emitter:
             ids, scores, answers.first + len(self._ids), answers.group, self._last, self._ranks
         )
         lines = Lines(
-            answers.step[which], answers.end[which], answers.group[which], rank, scores[place], ids[place], kind
+            answers.step[which],
+            answers.end[which],
+            answers.group[which],
+            rank,
+            scores[place],
+            ids[place],
+            kind,
         )
         sizes = self._last[1] - self._last[0]
         keep = np.arange(sizes.sum()) + np.repeat(self._last[0] - np.cumsum(sizes) + sizes, sizes)
@@ -94,7 +100,8 @@ class Emitter:
 
     def needed(self, alive: np.ndarray) -> np.ndarray:
         """The slots whose rows may still go out, given those that engines keep."""
-        self._reported = self._reported[np.isin(self._reported, alive)]
+        if len(self._reported):
+            self._reported = self._reported[np.isin(self._reported, alive)]
         return np.concatenate([alive, self._ids]) if len(self._ids) else alive
 
 

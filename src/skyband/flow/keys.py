@@ -35,46 +35,43 @@ class Groups:
 
     def codes(self, rows: pa.Table) -> np.ndarray:
         """The number of each row's group."""
-        code: np.ndarray | None = None
+        code, codes = np.zeros(rows.num_rows, np.int64), 1
         for name in self.per:
             column = _encoded(rows.column(name), name)
-            here = column.indices.to_numpy(zero_copy_only=False)
-            if code is None:
-                code = here.astype(np.int64)
-            else:
-                code = code * max(len(column.dictionary), 1) + here
-        assert code is not None
-        local, places = self._local(code)
+            here, more = column.indices.to_numpy(zero_copy_only=False), max(len(column.dictionary), 1)
+            code, codes = (here, more) if codes == 1 else (code * more + here, codes * more)
+        local, places = _numbered(code, codes)
         known = rows.select(self.per).take(pa.array(places))
-        values = zip(*(known.column(name).to_pylist() for name in self.per), strict=True)
         numbers = np.empty(len(places), np.int32)
-        new = []
-        for i, value in enumerate(values):
-            number = self._code.setdefault(value, len(self._code))
-            if number == len(self._code) - 1 and number >= self._count() + len(new):
+        before = len(self._code)
+        new: list[int] = []
+        for i, value in enumerate(zip(*(known.column(name).to_pylist() for name in self.per), strict=True)):
+            numbers[i] = self._code.setdefault(value, len(self._code))
+            if numbers[i] == before + len(new):
                 new.append(i)
-            numbers[i] = number
         if new:
             self._seen.append(known.take(pa.array(new)))
         return numbers[local]
-
-    def _count(self) -> int:
-        return sum(t.num_rows for t in self._seen)
-
-    @staticmethod
-    def _local(code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Small numbers for codes, and where each was first seen, in that order."""
-        _, places, local = np.unique(code, return_index=True, return_inverse=True)
-        order = np.argsort(places)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        return rank[local], places[order]
 
     def values(self, codes: np.ndarray) -> list[pa.Array]:
         """The `per` columns of rows with these group numbers."""
         table = pa.concat_tables(self._seen, promote_options="default").combine_chunks()
         self._seen = [table]
         return [column.take(pa.array(codes)).combine_chunks() for column in table.columns]
+
+
+def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers from 0 on for codes, in the order in which they are first seen, and where that is."""
+    from skyband.kernels.order import first_seen
+
+    if codes > 4 * len(code) + (1 << 20):
+        _, code = np.unique(code, return_inverse=True)
+        codes = int(code.max(initial=0)) + 1
+    place = first_seen(code, codes)
+    order = np.argsort(place, kind="stable")
+    rank = np.empty(codes, np.int32)
+    rank[order] = np.arange(codes, dtype=np.int32)
+    return rank[code], place[order][: int((place < len(code)).sum())]
 
 
 def _encoded(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
@@ -103,7 +100,7 @@ def id_numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
     if pa.types.is_decimal(kind):
         # as Spark: a short decimal by its unscaled value, a long one by the bytes of it, big end first
         unscaled = [0 if v is None else int(v.scaleb(kind.scale)) for v in column.to_pylist()]
-        if kind.precision <= 18:  # noqa: PLR2004 - what fits into 64 bits
+        if kind.precision <= 18:
             hashed = hash_words(np.array(unscaled, np.int64).view(np.uint64))
         else:
             hashed = hash_bytes(*_runs([v.to_bytes((v.bit_length() + 8) // 8, "big", signed=True) for v in unscaled]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+_SPREAD = 100  # from so many places a slot on, sorting is cheaper than marking
+
 
 class Payload:
     """Rows by slot number. New rows come in order; what is no longer named is dropped now and then.
@@ -47,10 +49,8 @@ class Payload:
         """The rows of these slots, in this order; None where no row was ever added."""
         chosen = distinct(slots)
         rows = self._gather(chosen)
-        if rows is None or len(chosen) == len(slots):
-            if rows is None or (np.diff(slots) > 0).all():
-                return rows
-        return rows.take(pa.array(places(chosen, slots)))
+        in_place = len(chosen) == len(slots) and bool((np.diff(slots) > 0).all())
+        return rows if rows is None or in_place else rows.take(pa.array(places(chosen, slots)))
 
     def _gather(self, slots: np.ndarray) -> pa.Table | None:
         """The rows of these rising slots, from wherever they lie."""
@@ -74,7 +74,7 @@ def distinct(slots: np.ndarray) -> np.ndarray:
     if not len(slots):
         return slots
     low, high = int(slots.min()), int(slots.max())
-    if high - low > 16 * len(slots):
+    if high - low > _SPREAD * len(slots):
         return np.unique(slots)
     mark = np.zeros(high - low + 1, np.bool_)
     mark[slots - low] = True
@@ -84,7 +84,7 @@ def distinct(slots: np.ndarray) -> np.ndarray:
 def places(chosen: np.ndarray, slots: np.ndarray) -> np.ndarray:
     """Where each of `slots` stands in the rising `chosen`."""
     low, high = int(chosen[0]), int(chosen[-1])
-    if high - low > 16 * len(slots):
+    if high - low > _SPREAD * len(slots):
         return np.searchsorted(chosen, slots)
     place = np.empty(high - low + 1, np.int64)
     place[chosen - low] = np.arange(len(chosen))

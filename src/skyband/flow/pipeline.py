@@ -45,6 +45,10 @@ class Stats:
         return asdict(self)
 
 
+class OutOfOrderError(Exception):
+    """A source that vowed to be in order is not: whoever believed it must order it and begin again."""
+
+
 class Part(NamedTuple):
     """Rows in the order of time and id, with what engines see of them."""
 
@@ -82,7 +86,9 @@ def joined(parts: list[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     rows = pa.concat_tables([p.rows for p in parts], promote_options="default").unify_dictionaries().combine_chunks()
-    columns = [None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)]
+    columns = [
+        None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)
+    ]
     return Part(rows, *columns)  # type: ignore[arg-type]
 
 
@@ -90,7 +96,8 @@ class Pipeline:
     """One query over one stream.
 
     `push` takes a batch and gives the answers it brings about; `finish` says that no more will come. With
-    `rising` the source vows that times never go back, so rows need not wait for their pane to close.
+    `rising` the source vows that no batch goes back behind the one before, so rows need not wait for their
+    pane to close.
     """
 
     def __init__(
@@ -138,6 +145,8 @@ class Pipeline:
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
+        if self._rising and len(time) and time.min() < self._line.newest:
+            raise OutOfOrderError
         taken = self._line.admit(time, watermark)
         if not taken.all():
             rows, time = rows.filter(pa.array(taken)), time[taken]
@@ -146,7 +155,8 @@ class Pipeline:
             part = self._ranked_only(part)
         if len(part.time):
             self._waiting.append(part.sorted())
-        edge = self._line.newest if self._rising else self._line.edge
+        # where ids break ties, rows of the newest moment wait: the next batch may have more of it
+        edge = self._line.newest + (self.query.id is None) if self._rising else self._line.edge
         return self._advance(self._release(edge), self._line.watermark)
 
     def finish(self) -> pa.Table:
@@ -215,14 +225,13 @@ class Pipeline:
 
     def _advance(self, parts: list[Part], upto: int | np.ndarray) -> pa.Table:
         """Hand rows to the engine; its answers as a table."""
+        if not parts:
+            group = None if self._groups is None else np.empty(0, np.int32)
+            return self._table(self.engine.advance(_NOTHING._replace(group=group), upto))
         tables = []
-        for i, part in enumerate(parts or [None]):
-            last = i >= len(parts) - 1
-            arrivals = _NOTHING if part is None else self._arrivals(part)
-            goal = upto if last else parts[i + 1].time[0]
-            if part is None and self._groups is not None:
-                arrivals = arrivals._replace(group=np.empty(0, np.int32))
-            tables.append(self._table(self.engine.advance(arrivals, goal)))
+        for part, later in zip(parts, [*parts[1:], None], strict=True):
+            goal = upto if later is None else later.time[0]
+            tables.append(self._table(self.engine.advance(self._arrivals(part), goal)))
         if len(self._payload) > 2 * self._kept + _SPARE:
             self._payload.keep(self._emitter.needed(self.engine.candidates().id))
             self._kept = len(self._payload)

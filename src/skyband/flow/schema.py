@@ -1,4 +1,4 @@
-"""Does a query fit the columns of its source?"""
+"""Whether a query fits the columns of its source."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from skyband.query.expression import Expression
 
 if TYPE_CHECKING:
     from skyband.query import TopK
+
+
+_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+_VIEWS = set(_PLAIN)  # Arrow has no take for them
 
 
 def check_schema(query: TopK, schema: pa.Schema) -> None:
@@ -38,8 +42,11 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`rows` with the columns of `schema`, in that order; text may stay dictionary-encoded."""
-    if rows.schema.names == schema.names and rows.schema.types == schema.types:
+    """`rows` with the columns of `schema`, in that order, in types that rows can be taken from.
+
+    Text may stay dictionary-encoded; views of text become plain text until they go out.
+    """
+    if rows.schema.names == schema.names and rows.schema.types == schema.types and not _VIEWS & set(schema.types):
         return rows
     missing = [name for name in schema.names if name not in rows.schema.names]
     extra = [name for name in rows.schema.names if name not in schema.names]
@@ -51,8 +58,9 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         column = rows.column(field.name)
         encoded = pa.types.is_dictionary(column.type) and column.type.value_type == field.type
+        kind = _PLAIN.get(field.type, field.type)
         try:
-            columns.append(column if column.type == field.type or encoded else column.cast(field.type))
+            columns.append(column if column.type == kind or encoded else column.cast(kind))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             msg = (
                 f"column {field.name!r} was {field.type} in the first batch and is {column.type} now: "

@@ -143,14 +143,25 @@ def _checked(result: Any, *operands: Any) -> Any:
         value = result.as_py()
         fine = value is None or np.isfinite(value) or not all(np.isfinite(o.as_py()) for o in operands)
         return result if fine and not (value is not None and np.isnan(value)) else _NULL
-    finite = pc.is_finite(result)
-    if pc.all(finite, min_count=0).as_py() is not False:  # NULL is neither
+    if _all_finite(result):
         return result
     wrong = pc.is_nan(result)
     overflow = pc.is_inf(result)
     for operand in operands:
         overflow = pc.and_(overflow, pc.is_finite(operand))
     return pc.if_else(pc.or_(wrong, overflow), _NULL, result)
+
+
+def _all_finite(column: Any) -> bool:
+    """Whether no value is NaN or infinite; a sum tells, since both survive it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not column.null_count and np.isfinite(sum(chunk.to_numpy().sum() for chunk in _chunks(column))):
+            return True
+    return pc.all(pc.is_finite(column), min_count=0).as_py() is not False  # NULL is neither
+
+
+def _chunks(column: Any) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _double(column: pa.ChunkedArray, name: str) -> Any:
@@ -207,11 +218,12 @@ def _part(part: str, raw: Tree, rows: pa.Table) -> Any:
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
-    return _PARTS.get(part, getattr(pc, part, None))(column).cast(_FLOAT)
+    function = _PARTS[part] if part in _PARTS else getattr(pc, part)
+    return function(column).cast(_FLOAT)
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """a / b; NULL where b is zero, whatever a is."""
+    """The quotient; NULL where b is zero, whatever a is."""
     zero = pc.equal(b, 0.0)
     divisor = pc.if_else(zero, _NULL, b)
     return _checked(pc.divide(a, divisor), a, divisor)
@@ -234,7 +246,9 @@ def _case(*parts: Any) -> Any:
     """The first value whose condition holds."""
     result = parts[-1]
     for i in range(len(parts) - 3, -1, -2):
-        condition = pc.fill_null(parts[i], fill_value=False) if isinstance(parts[i], (pa.ChunkedArray, pa.Array)) else parts[i]
+        condition = (
+            pc.fill_null(parts[i], fill_value=False) if isinstance(parts[i], (pa.ChunkedArray, pa.Array)) else parts[i]
+        )
         result = pc.if_else(condition, parts[i + 1], result)
     return result
 

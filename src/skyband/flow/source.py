@@ -63,7 +63,9 @@ def open_source(source: object, batch: int = BATCH) -> Source:
 def _is_table(source: object) -> bool:
     if isinstance(source, (pa.RecordBatchReader, pa.ipc.RecordBatchFileReader)):
         return False  # can be read once only: a stream of batches
-    return isinstance(source, (Mapping, pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__")
+    if isinstance(source, (Mapping, pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
+        return True
+    return type(source).__module__.startswith(("pandas.", "polars."))
 
 
 def as_table(source: Any) -> pa.Table:
@@ -94,7 +96,7 @@ def as_table(source: Any) -> pa.Table:
 
 def _batch(item: Any) -> tuple[pa.Table, Any]:
     """An item of an iterator: a batch, or a batch and the watermark that holds after it."""
-    if isinstance(item, tuple) and len(item) == 2:  # noqa: PLR2004 - a pair
+    if isinstance(item, tuple) and len(item) == 2:
         return as_table(item[0]), item[1]
     return as_table(item), None
 
@@ -129,21 +131,31 @@ def _open_path(path: Path, batch: int) -> Source:
         msg = f"source={str(path)!r} holds {found}: give files of one kind, Parquet, CSV or JSON lines (.jsonl)"
         raise SourceError(msg)
     kind: str = kinds.pop()  # type: ignore[assignment]
+    read = _parquet if kind == "parquet" else _lines
     try:
-        format_: Any = ds.ParquetFileFormat(dictionary_columns=_texts(files[0])) if kind == "parquet" else kind
-        data = ds.dataset([str(p) for p in files], format=format_)
+        data = ds.dataset([str(p) for p in files], format=kind)
         rows = data.count_rows() if kind == "parquet" else None
     except (pa.ArrowInvalid, OSError) as error:
-        msg = f"source={str(path)!r} cannot be read as {kind}: {str(error).splitlines()[0]}"
-        raise SourceError(msg) from error
+        raise _unreadable(path, error) from error
+
+    def tables(columns: list[str] | None) -> Iterator[pa.Table]:
+        try:
+            yield from _sized(read(data, columns), batch)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unreadable(path, error) from error
+
     return Source(
-        lambda: ((t, None) for t in _tables(data, None, batch, path)),
+        lambda: ((t, None) for t in tables(None)),
         finite=True,
         rows=rows,
-        column=lambda name: (t[name] for t in _tables(data, [name], batch, path)),
+        column=lambda name: (t[name] for t in tables([name])),
         schema=data.schema,
         bytes=sum(p.stat().st_size for p in files) * (4 if kind == "parquet" else 1),
     )
+
+
+def _unreadable(path: Path, error: Exception) -> SourceError:
+    return SourceError(f"source={str(path)!r} cannot be read: {str(error).splitlines()[0]}")
 
 
 def _ending(path: Path) -> str:
@@ -151,26 +163,38 @@ def _ending(path: Path) -> str:
     return (path.with_suffix("") if path.suffix in (".gz", ".bz2", ".zst") else path).suffix.lower()
 
 
-def _texts(path: Path) -> list[str]:
-    """Text columns of a Parquet file: read as dictionaries, which most of them are on disk."""
+def _parquet(data: ds.Dataset, columns: list[str] | None) -> Iterator[pa.Table]:
+    """Row group by row group: twice as fast as a scan of the dataset. Text stays in dictionaries, as on disk."""
     import pyarrow.parquet as pq
 
-    return [f.name for f in pq.read_schema(path) if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    texts = [f.name for f in data.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    for name in data.files:
+        with pq.ParquetFile(name, read_dictionary=texts, memory_map=True, pre_buffer=False) as file:
+            for group in range(file.num_row_groups):
+                if file.metadata.row_group(group).num_rows <= 4 * BATCH:
+                    yield file.read_row_group(group, columns=columns, use_threads=False)
+                else:
+                    parts = file.iter_batches(BATCH, row_groups=[group], columns=columns, use_threads=False)
+                    yield from (pa.Table.from_batches([part]) for part in parts)
 
 
-def _tables(data: ds.Dataset, columns: list[str] | None, batch: int, path: Path) -> Iterator[pa.Table]:
-    """The rows of a dataset in the order of its files, about `batch` at a time."""
-    waiting: list[pa.RecordBatch] = []
+def _lines(data: ds.Dataset, columns: list[str] | None) -> Iterator[pa.Table]:
+    """CSV and JSON lines, in the order of the files."""
+    return (pa.Table.from_batches([part]) for part in data.to_batches(columns=columns))
+
+
+def _sized(tables: Iterator[pa.Table], batch: int) -> Iterator[pa.Table]:
+    """Tables put together until there are about `batch` rows, and cut where there are far more."""
+    waiting: list[pa.Table] = []
     size = 0
-    try:
-        for part in data.to_batches(columns=columns, batch_size=batch):
-            waiting.append(part)
-            size += part.num_rows
-            if size >= batch:
-                yield pa.Table.from_batches(waiting)
-                waiting, size = [], 0
-    except (pa.ArrowInvalid, OSError) as error:
-        msg = f"source={str(path)!r} cannot be read: {str(error).splitlines()[0]}"
-        raise SourceError(msg) from error
+    for table in tables:
+        if size and size + table.num_rows > batch:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+        if table.num_rows > 2 * batch:
+            yield from (table.slice(low, batch) for low in range(0, table.num_rows, batch))
+        else:
+            waiting.append(table)
+            size += table.num_rows
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        yield pa.concat_tables(waiting)

@@ -6,18 +6,17 @@ came, and are merged in when an answer could need them or when they have become 
 
 import numpy as np
 
-from skyband.kernels._jit import kernel
+from skyband.kernels._jit import inlined, kernel
 
 FEW = 64
 
 
 @kernel
-def ranked(score, n):
-    """The places of the first n scores, best first; of equals the later one.
+def ranked(score, n, order):
+    """Fill `order` with the places of the first n scores, best first; of equals the later one.
 
     Insertion sort for few, O(n^2); radix sort, a byte at a time, for more, O(n).
     """
-    order = np.empty(n, np.int64)
     for i in range(n):  # from the last to the first, so that a stable sort puts the later of equals first
         order[i] = n - 1 - i
     if n <= FEW:
@@ -28,9 +27,9 @@ def ranked(score, n):
                 order[j] = order[j - 1]
                 j -= 1
             order[j] = p
-        return order
+        return
     key = falling_bits(score, n)
-    other_key, other = np.empty_like(key), np.empty_like(order)
+    place, other_key, other = order, np.empty_like(key), np.empty(n, np.int64)
     count = np.zeros((8, 256), np.int64)
     for i in range(n):
         bits = key[i]
@@ -48,10 +47,11 @@ def ranked(score, n):
             at = count[digit, value]
             count[digit, value] = at + 1
             other_key[at] = key[i]
-            other[at] = order[i]
+            other[at] = place[i]
         key, other_key = other_key, key
-        order, other = other, order
-    return order
+        place, other = other, place
+    for i in range(n):
+        order[i] = place[i]
 
 
 @kernel
@@ -67,63 +67,75 @@ def falling_bits(score, n):
     return key
 
 
-@kernel
-def merged(band, head, size, fresh, order, spare, start, shape):
-    """Merge `fresh[order]` and `band[head:size]` into `spare`: the minimal set. How many stay.
+@inlined
+def merged(
+    score,
+    time,
+    id,
+    head,
+    size,
+    new_score,
+    new_time,
+    new_id,
+    n,
+    order,
+    to_score,
+    to_time,
+    to_id,
+    start,
+    shape,
+    count,
+):
+    """Merge the first n new rows into rows [head, size): the minimal set, from place 0 on. How many stay.
 
-    One walk from the best row down. A row stays while fewer than k of those before it outlive it; rows
-    before `start` have expired. Which k of them live longest is counted per pane where there are few panes
-    for each row, and kept in a heap where there are many.
+    One walk from the best row down, by way of the `to` columns. A row stays while fewer than k of those
+    before it outlive it; rows before `start` have expired. Which k of them live longest is counted
+    per pane where `count` has room for all panes; otherwise `count` is a heap of the k latest.
     """
-    score, time, id = band  # noqa: A001
-    new_score, new_time, new_id = fresh
-    to_score, to_time, to_id = spare
     k, origin, slide = shape.k, shape.origin, max(shape.slide, 1)
-    n = len(order)
-    newest = start
-    for j in range(n):
-        newest = max(newest, new_time[j])
+    ranked(new_score, n, order)
+    newest = new_time[n - 1] if n > 0 else start
     for i in range(head, size):
         newest = max(newest, time[i])
     oldest = (start - origin) // slide
     panes = (newest - origin) // slide - oldest + 1
-    counting = panes <= 4 * (size - head + n) + FEW
-    count = np.zeros(panes + 1 if counting else 1, np.int64)
-    heap = np.empty(1 if counting else min(k, size - head + n), np.int64)
+    counting = panes < len(count)
+    if counting:
+        for i in range(panes + 1):
+            count[i] = 0
     lasting = 0  # rows so far in panes after `bar`, or rows in the heap
     bar = -1  # the k-th latest pane so far: what expires with it or before it is out
     i, j, out = head, 0, 0
     while i < size or j < n:
-        if j < n and (i == size or new_score[order[j]] >= score[i]):  # fresh rows are later: they win ties
+        if j < n and (i == size or new_score[order[j]] >= score[i]):  # new rows are later: they win ties
             p = order[j]
             s, t, r = new_score[p], new_time[p], new_id[p]
             j += 1
         else:
             s, t, r = score[i], time[i], id[i]
             i += 1
-        if t < start:
-            continue
         pane = (t - origin) // slide - oldest
-        if pane <= bar:
-            continue
-        if counting:
-            count[pane] += 1
-            lasting += 1
-            while lasting >= k:
-                bar += 1
-                lasting -= count[bar]
-        else:
-            lasting = push_latest(heap, lasting, k, pane)
-            if lasting == k:
-                bar = heap[0]
-        to_score[out] = s
-        to_time[out] = t
-        to_id[out] = r
-        out += 1
+        if pane > bar and t >= start:
+            if counting:
+                count[pane] += 1
+                lasting += 1
+                while lasting >= k:
+                    bar += 1
+                    lasting -= count[bar]
+            else:
+                lasting = push_latest(count, lasting, k, pane)
+                if lasting == k:
+                    bar = count[0]
+            to_score[out] = s
+            to_time[out] = t
+            to_id[out] = r
+            out += 1
+    for i in range(out):
+        score[i], time[i], id[i] = to_score[i], to_time[i], to_id[i]
     return out
 
 
-@kernel
+@inlined
 def push_latest(heap, size, k, value):
     """Put `value` into a heap that keeps the k largest, smallest on top; the heap's new size. O(log k)."""
     if size < k:
@@ -150,6 +162,18 @@ def push_latest(heap, size, k, value):
     return size
 
 
+@inlined
+def crowded(size, fresh, room, order, count):
+    """Whether `merged` lacks room for `size` rows in all, `fresh` of them new."""
+    return size > room or fresh > len(order) or 4 * size + FEW > len(count)
+
+
+@kernel
+def workroom(size, fresh):
+    """An order, and counts or a heap, with room for `merged`."""
+    return np.empty(2 * fresh + FEW, np.int64), np.empty(8 * size + FEW, np.int64)
+
+
 @kernel
 def columns(size):
     """Room for `size` rows."""
@@ -169,10 +193,9 @@ def roomy(rows, used, more):
 @kernel
 def copied(rows, low, size, to, at):
     """Copy `size` rows from `low` on to `at`."""
-    score, time, id = rows  # noqa: A001
+    score, time, id = rows
     to_score, to_time, to_id = to
     for i in range(size):
         to_score[at + i] = score[low + i]
         to_time[at + i] = time[low + i]
         to_id[at + i] = id[low + i]
-

@@ -51,7 +51,12 @@ def changed(ids, scores, first, group, last, ranks):
                     i += 1
                 else:
                     if kind == INSERT:
-                        out[0, size], out[1, size], out[2, size], out[3, size] = a, INSERT, j, j - first[a] + 1
+                        out[0, size], out[1, size], out[2, size], out[3, size] = (
+                            a,
+                            INSERT,
+                            j,
+                            j - first[a] + 1,
+                        )
                         size += 1
                     j += 1
         last[0, g], last[1, g] = first[a], first[a + 1]

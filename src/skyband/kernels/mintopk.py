@@ -1,8 +1,8 @@
 """The super-top-k list of MinTopk: ranked, with window marks, and one lower bound pointer a window.
 
 Nodes are rows of separate columns, chained in both directions; `order` holds their numbers, best first,
-in the middle of a longer array, and is the only thing that is ever shifted. Windows live in rings whose
-length is a power of two.
+in the middle of a longer array, and is all that is ever shifted. Windows that follow each other and have
+the same pointer, or the same counter, are one run: rows that rise or tie move a million pointers as one.
 """
 
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.kernels._jit import kernel
+from skyband.kernels.shift import shift_back, shift_forth
 from skyband.kernels.slide import (
     COUNT,
     DONE,
@@ -29,9 +30,12 @@ from skyband.kernels.slide import (
 )
 
 HEAD = STATE  # where in `order` the list begins
-FULL = STATE + 1  # the first open window that has fewer than k rows; those before it have a pointer
-SEEN = STATE + 2  # insertions so far
-NUMBERS = STATE + 3
+SEEN = STATE + 1  # insertions so far
+FULL = STATE + 2  # runs of windows with k rows or more, oldest first: from here ...
+FULL_END = STATE + 3  # ... to here
+PART = STATE + 4  # runs of later windows, with fewer rows
+PART_END = STATE + 5
+NUMBERS = STATE + 6
 
 
 class Nodes(NamedTuple):
@@ -46,45 +50,47 @@ class Nodes(NamedTuple):
     next: np.ndarray  # int32: the next worse one
 
 
-class Windows(NamedTuple):
-    """Rings over the open windows."""
+class Runs(NamedTuple):
+    """The open windows, in runs."""
 
-    bound: np.ndarray  # int32: node of the k-th best (lbp), once there are k
-    opened: np.ndarray  # insertions before the window: its counter (tkc) is SEEN - opened
+    bound: np.ndarray  # int32: the pointer (lbp) of a run of full windows: node of their k-th best
+    reach: np.ndarray  # the run's last window
+    opened: np.ndarray  # insertions before a run of other windows: their counter (tkc) is SEEN - opened
+    until: np.ndarray  # the run's last window
 
 
 @kernel
-def advance(score, time, id, upto, k, clock, nodes, order, windows, lists, state):
+def advance(score, time, id, upto, k, clock, nodes, order, runs, lists, state):
     """Figure 6, by panes: close what has ended, open what begins, insert what beats a bound."""
     size, slide, origin = clock
-    ring = len(windows.opened) - 1
     while True:
         row = state[ROW]
         limit = time[row] if row < len(time) else upto
         while state[COUNT] > 0 and origin + state[OLDEST] * slide + size <= limit:
             if crowded(k, lists, state):
                 return NO_ROOM
-            close(k, nodes, order, lists, state)
+            close(k, nodes, order, runs, lists, state)
         if state[COUNT] == 0:
             if crowded(0, lists, state):
                 return NO_ROOM
             rest(limit, clock, lists, state)
-        state[FULL] = max(state[FULL], state[OLDEST])
         if row == len(time):
             return DONE
         last = (limit - origin) // slide
-        for window in range(max(state[NEWEST] + 1, state[OLDEST]), last + 1):
-            windows.opened[window & ring] = state[SEEN]
-        state[NEWEST] = last
+        if last > state[NEWEST]:
+            runs.opened[state[PART_END]], runs.until[state[PART_END]] = state[SEEN], last
+            state[PART_END] += 1
+            state[NEWEST] = last
         stop = min(origin + state[OLDEST] * slide + size, origin + (last + 1) * slide)
         stop = until(time, row, stop)
-        insert(score, time, id, stop, k, nodes, order, windows, state)
-        if state[ROW] < stop:
+        insert(score, time, id, stop, k, nodes, order, runs, state)
+        if state[FREE] < 0:
             return NO_NODE
+        tidy(order, runs, state)
 
 
 @kernel
-def close(k, nodes, order, lists, state):
+def close(k, nodes, order, runs, lists, state):
     """Give out the first k (lemma 4.4), purge their window, drop those whose last it was. O(k)."""
     window, head, free = state[OLDEST], state[HEAD], state[FREE]
     tail = head + min(k, state[COUNT])
@@ -108,63 +114,72 @@ def close(k, nodes, order, lists, state):
             free = node
     state[HEAD], state[FREE] = stays, free
     state[COUNT] -= stays - head
+    if state[FULL] < state[FULL_END]:
+        state[FULL] += runs.reach[state[FULL]] == window
+    else:
+        state[PART] += runs.until[state[PART]] == window
     say(tail - head, lists, state)
 
 
 @kernel
-def insert(score, time, id, stop, k, nodes, order, windows, state):
-    """Put the rows up to `stop`, all of one pane, on the list; those that enter no window are passed by.
+def insert(score, time, id, stop, k, nodes, order, runs, state):
+    """Put rows up to `stop`, all of one pane, on the list, while there is room.
 
     Every full window that a row enters gives up its worst. O(log c + windows) for a list of c, and one
     comparison for a row that enters none. All in one function: numba counts references to every array at
     every call, which would cost as much as the work.
     """
-    scores, ids, ends, prev, next = nodes.score, nodes.id, nodes.end, nodes.prev, nodes.next
-    bounds, ring = windows.bound, len(windows.bound) - 1
-    oldest, last, full, seen = state[OLDEST], state[NEWEST], state[FULL], state[SEEN]
+    scores, ids, ends, prev, succ = nodes.score, nodes.id, nodes.end, nodes.prev, nodes.next
+    bounds, reach = runs.bound, runs.reach
+    full, full_end, part, part_end = state[FULL], state[FULL_END], state[PART], state[PART_END]
     head, count, free, row = state[HEAD], state[COUNT], state[FREE], state[ROW]
     while row < stop:
-        if full > last:
+        if part == part_end:
             # the newest window is full and its bound the least of all (lemma 4.2): the end of the list
             bound = scores[order[head + count - 1]]
             while row < stop and score[row] < bound:
                 row += 1
             if row == stop:
                 break
-        if free < 0:
+        if free < 0 or head == 0 or head + count == len(order) or full_end == len(bounds):
             break
         new, node = score[row], free
-        window, high = oldest, full
-        while window < high:  # the first full window it enters: bounds fall with the window number
-            mid = (window + high) >> 1
-            if scores[bounds[mid & ring]] <= new:  # equal scores: the later row wins
+        run, high = full, full_end
+        while run < high:  # the first full windows it enters: bounds fall with the window number
+            mid = (run + high) >> 1
+            if scores[bounds[mid]] <= new:  # equal scores: the later row wins
                 high = mid
             else:
-                window = mid + 1
-        free = next[node]
+                run = mid + 1
+        free = succ[node]
         scores[node], nodes.time[node], ids[node] = new, time[row], id[row]
-        nodes.start[node], ends[node] = window, last
+        nodes.start[node] = reach[run - 1] + 1 if run > full else state[OLDEST]
+        ends[node] = state[NEWEST]
         place = find(new, id[row], head, head + count, scores, ids, order)
         before = order[place - 1] if place > head else -1
         after = order[place] if place < head + count else -1
-        prev[node], next[node] = before, after
+        prev[node], succ[node] = before, after
         if before >= 0:
-            next[before] = node
+            succ[before] = node
         if after >= 0:
             prev[after] = node
 
         waits = True  # its place in `order` is made when it is known who goes
-        while window < full:  # oldest first, or a pointer could stop at a row that its window has lost
-            worst = bounds[window & ring]
+        first = to = run
+        while run < full_end:  # oldest first, or a pointer could stop at a row that its windows have lost
+            worst, window = bounds[run], reach[run]
             before = prev[worst]
-            bounds[window & ring] = before
+            if to == first or bounds[to - 1] != before:
+                bounds[to] = before
+                to += 1
+            reach[to - 1] = window
             nodes.start[worst] = window + 1
             if ends[worst] == window:
-                after = next[worst]
-                next[before] = after
+                after = succ[worst]
+                succ[before] = after
                 if after >= 0:
                     prev[after] = before
-                next[worst] = free
+                succ[worst] = free
                 free = worst
                 gone = find(scores[worst], ids[worst], place, head + count, scores, ids, order)
                 if waits:  # one in, one out: only what lies between them moves
@@ -178,13 +193,9 @@ def insert(score, time, id, stop, k, nodes, order, windows, state):
                         head += 1
                     else:
                         shift_forth(order, gone, head + count)
-            window += 1
+            run += 1
+        full_end = to
         if waits:
-            if head == 0 or head + count == len(order):  # back to the middle: each side has room for many
-                middle = (len(order) - count) // 2
-                order[middle : middle + count] = order[head : head + count].copy()
-                place += middle - head
-                head = middle
             if place - head < head + count - place:
                 head -= 1
                 place -= 1
@@ -194,14 +205,36 @@ def insert(score, time, id, stop, k, nodes, order, windows, state):
             order[place] = node
             count += 1
             state[PEAK] = max(state[PEAK], count)
-        seen += 1
+        state[SEEN] += 1
         row += 1
-        while full <= last and seen - windows.opened[full & ring] == k:
-            # a window with exactly k rows holds the worst of the list
-            bounds[full & ring] = order[head + count - 1]
-            full += 1
-    state[FULL], state[SEEN] = full, seen
+        if part < part_end and state[SEEN] - runs.opened[part] == k:
+            worst = order[head + count - 1]  # windows with exactly k rows hold the worst of the list
+            if full == full_end or bounds[full_end - 1] != worst:
+                bounds[full_end] = worst
+                full_end += 1
+            reach[full_end - 1] = runs.until[part]
+            part += 1
+    state[FULL], state[FULL_END], state[PART] = full, full_end, part
     state[HEAD], state[COUNT], state[FREE], state[ROW] = head, count, free, row
+
+
+@kernel
+def tidy(order, runs, state):
+    """Make room where there is none: the list to the middle, runs to the front. Rare: O(1) amortised."""
+    head, count = state[HEAD], state[COUNT]
+    if head == 0 or head + count == len(order):
+        state[HEAD] = (len(order) - count) // 2
+        order[state[HEAD] : state[HEAD] + count] = order[head : head + count].copy()
+    if state[FULL_END] == len(runs.reach):
+        count = state[FULL_END] - state[FULL]
+        runs.bound[:count] = runs.bound[state[FULL] :].copy()
+        runs.reach[:count] = runs.reach[state[FULL] :].copy()
+        state[FULL], state[FULL_END] = 0, count
+    if state[PART_END] == len(runs.until):
+        count = state[PART_END] - state[PART]
+        runs.opened[:count] = runs.opened[state[PART] :].copy()
+        runs.until[:count] = runs.until[state[PART] :].copy()
+        state[PART], state[PART_END] = 0, count
 
 
 @kernel
@@ -215,19 +248,3 @@ def find(score, id, low, high, scores, ids, order):
         else:
             high = mid
     return low
-
-
-@kernel
-def shift_back(order, low, high):
-    """Move `order[low:high]` one place back."""
-    one = np.uint64(1)  # with signed places LLVM would move single words
-    for place in range(np.uint64(high), np.uint64(low), -1):
-        order[np.uint64(place)] = order[np.uint64(place) - one]
-
-
-@kernel
-def shift_forth(order, low, high):
-    """Move `order[low + 1 : high + 1]` one place forth."""
-    one = np.uint64(1)
-    for place in range(np.uint64(low), np.uint64(high)):
-        order[np.uint64(place)] = order[np.uint64(place) + one]

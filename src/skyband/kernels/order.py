@@ -6,7 +6,7 @@ from skyband.kernels._jit import kernel
 
 
 @kernel
-def in_order(time, id):  # noqa: A002
+def in_order(time, id):
     """Whether rows come by time, and at equal times by id. One pass."""
     for i in range(1, len(time)):
         if time[i] < time[i - 1] or (time[i] == time[i - 1] and id[i] < id[i - 1]):
@@ -37,8 +37,8 @@ def numbered(group, count):
 
 
 @kernel
-def partitioned(group, groups):
-    """Places of the rows group by group, in their order within each, and where each group begins and ends."""
+def by_group(score, time, id, group, groups):
+    """The rows group by group, in their order within each; and where each group begins and ends. Two passes."""
     first = np.zeros((2, groups), np.int64)
     for g in group:
         first[1, g] += 1
@@ -47,9 +47,18 @@ def partitioned(group, groups):
         first[0, g] = total
         total += first[1, g]
         first[1, g] = first[0, g]
-    order = np.empty(len(group), np.int64)
+    to_score, to_time, to_id = np.empty_like(score), np.empty_like(time), np.empty_like(id)
     for i in range(len(group)):
-        g = group[i]
-        order[first[1, g]] = i
-        first[1, g] += 1
-    return order, first
+        at = first[1, group[i]]
+        to_score[at], to_time[at], to_id[at] = score[i], time[i], id[i]
+        first[1, group[i]] = at + 1
+    return to_score, to_time, to_id, first
+
+
+@kernel
+def first_seen(code, codes):
+    """Where each of the numbers below `codes` first stands in `code`; its length where it does not."""
+    place = np.full(codes, len(code), np.int64)
+    for i in range(len(code) - 1, -1, -1):
+        place[code[i]] = i
+    return place

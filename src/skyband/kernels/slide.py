@@ -1,4 +1,4 @@
-"""What the kernels driven by closing windows share: the numbers they keep, the lists they fill, their panes."""
+"""What kernels driven by closing windows share: the numbers they keep, the lists they fill, their panes."""
 
 from typing import NamedTuple
 

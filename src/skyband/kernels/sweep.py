@@ -5,13 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.kernels._jit import inlined, kernel
-from skyband.kernels.band import FEW, columns, copied, merged, ranked, roomy
+from skyband.kernels.band import FEW, columns, copied, crowded, merged, roomy, workroom
 from skyband.kernels.select import before, best_of
 
 NEVER = -(1 << 62)  # before all time
 # Where the group at hand stands: its place in the rows, its band, the page, the window that closes next.
-AT, HEAD, SIZE, YOUNG, MOST, LISTED, WRITTEN, FULL, END, CUT, DONE, STEP, SHOWN = range(13)
-# What the inner loop stops for.
+AT, HEAD, SIZE, YOUNG, MOST, LISTED, WRITTEN, FULL, END, CUT, DONE, STEP, SHOWN, DUE = range(14)
+# What has to be done before it goes on.
 NOTHING, MERGE, ROOM = range(3)
 
 
@@ -61,17 +61,24 @@ def sweep(bands, marks, rows, upto, shape, page):
     """
     hand = (columns(FEW), columns(FEW), columns(2 * FEW))
     pick = (np.empty(0, np.float64), np.empty(0, np.int64))
+    work = (np.empty(FEW, np.int64), np.empty(8 * FEW, np.int64))
     old = (bands.score, bands.time, bands.id)
     kept, first, total, peak = columns(max(len(bands.id), FEW)), np.empty((2, len(upto)), np.int64), 0, 0
-    now = np.zeros(13, np.int64)
+    now = np.zeros(14, np.int64)
     for g in range(len(upto)):
         low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
         first[0, g] = total
         if not now[FULL] and (low < high or rows.first[0, g] < rows.first[1, g] or marks.shown[g]):
             hand = loaded(hand, old, low, high, sure)
-            now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST] = rows.first[0, g], 0, sure, high - low - sure, 0
+            now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST] = (
+                rows.first[0, g],
+                0,
+                sure,
+                high - low - sure,
+                0,
+            )
             now[END], now[DONE], now[STEP], now[SHOWN] = NEVER, marks.done[g], marks.step[g], marks.shown[g]
-            hand, pick = advanced(hand, pick, rows, g, upto[g], shape, page, now)
+            hand, pick, work = advanced(hand, pick, work, rows, g, upto[g], shape, page, now)
             peak = max(peak, total + now[MOST] + len(bands.id) - high)
             ranks = now[SIZE] - now[HEAD]
             kept = roomy(kept, total, ranks + now[YOUNG])
@@ -92,47 +99,63 @@ def sweep(bands, marks, rows, upto, shape, page):
 
 
 @kernel
-def advanced(hand, pick, rows, g, upto, shape, page, now):
-    """One group: its windows close one after the other; now and then the fresh rows are merged in."""
+def advanced(hand, pick, work, rows, g, upto, shape, page, now):
+    """One group: close its windows, and make room when the loop that does so runs out of it."""
     band, spare, fresh = hand
     best = np.full(1, -np.inf)  # the best fresh score
     for i in range(now[YOUNG]):
         best[0] = max(best[0], fresh[0][i])
+    now[DUE] = NOTHING
     while True:
-        due = closed(band, fresh, pick, rows, g, upto, shape, page, now, best)
-        if due == MERGE:
-            spare = roomy(spare, 0, now[SIZE] - now[HEAD] + now[YOUNG])
-            order = ranked(fresh[0], now[YOUNG])
-            start = now[END] - shape.size
-            left = merged(band, now[HEAD], now[SIZE], fresh, order, spare, start, shape)
-            band, spare = spare, band
-            now[HEAD], now[SIZE], now[YOUNG], best[0] = 0, left, 0, -np.inf
-        elif due == ROOM:
-            rest = min(shape.k, rows.first[1, g] - now[AT])
-            fresh = roomy(fresh, now[YOUNG], rest + max(FEW, now[SIZE] // 3))
-            if rest == shape.k and len(pick[0]) == 0:
-                pick = (np.empty(2 * shape.k, np.float64), np.empty(2 * shape.k, np.int64))
-        else:
-            return (band, spare, fresh), pick
+        closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best)
+        if now[DUE] == NOTHING:
+            return (band, spare, fresh), pick, work
+        rest, total = min(shape.k, rows.first[1, g] - now[AT]), now[SIZE] - now[HEAD] + now[YOUNG]
+        band, spare = roomy(band, now[SIZE], now[YOUNG]), roomy(spare, 0, total)
+        work = workroom(total, now[YOUNG])
+        fresh = roomy(fresh, now[YOUNG], rest + max(FEW, now[SIZE] // 3))
+        if rest == shape.k and len(pick[0]) == 0:
+            pick = (np.empty(2 * shape.k, np.float64), np.empty(2 * shape.k, np.int64))
 
 
 @kernel
-def closed(band, fresh, pick, rows, g, upto, shape, page, now, best):
-    """Close windows until the rows end, the page is full, or fresh rows must be merged or need room.
+def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best):
+    """Close windows until the rows end, the page is full, or more room is due.
 
-    Every array has a name of its own here, and nothing that takes arrays is called for each row: reading
-    them out of tuples and handing them on counts references, which costs more than all the rest.
+    Every array has a name of its own here, and next to nothing that takes arrays is called: reading them out
+    of tuples, handing them on or giving a name to another of them counts references, which costs more than all
+    the rest.
     """
     k, length, slide, origin = shape
-    score, time, id, _ = rows  # noqa: A001
+    score, time, id, _ = rows
     band_score, band_time, band_id = band
+    spare_score, spare_time, spare_id = spare
     fresh_score, fresh_time, fresh_id = fresh
     pick_score, pick_place = pick
+    order, count = work
     lists, first, out_id, out_score = page
     at, head, size, young, most = now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST]
-    listed, written, end, cut, done, step = now[LISTED], now[WRITTEN], now[END], now[CUT], now[DONE], now[STEP]
-    shown, top, stop, due = now[SHOWN] > 0, best[0], rows.first[1, g], NOTHING
+    listed, written, end, cut, done, step = (
+        now[LISTED],
+        now[WRITTEN],
+        now[END],
+        now[CUT],
+        now[DONE],
+        now[STEP],
+    )
+    shown, due, top, stop = now[SHOWN] > 0, now[DUE], best[0], rows.first[1, g]
+    if due == ROOM:
+        due = NOTHING
     while True:
+        # merge the fresh rows into the band, which is the minimal set afterwards
+        if due == MERGE:
+            if crowded(size - head + young, young, min(len(band_id), len(spare_id)), order, count):
+                break
+            size = merged(
+                band_score, band_time, band_id, head, size, fresh_score, fresh_time, fresh_id, young, order,
+                spare_score, spare_time, spare_id, end - length, shape, count,
+            )  # fmt: skip
+            head, young, top, due = 0, 0, -np.inf, NOTHING
         # which window closes next, and which rows come before that
         if end == NEVER:
             if slide > 0:
@@ -150,7 +173,7 @@ def closed(band, fresh, pick, rows, g, upto, shape, page, now, best):
                 break
         start = end - length
         # of the rows before it, the k best of each pane gather
-        while at < cut:
+        while at < cut and due == NOTHING:
             upper = at + 1
             if slide > 0 and upper < cut:
                 upper = before(time, origin + ((time[at] - origin) // slide + 1) * slide, at, cut)
@@ -165,18 +188,20 @@ def closed(band, fresh, pick, rows, g, upto, shape, page, now, best):
                     band_score[size], band_time[size], band_id[size] = band_score[i], t, band_id[i]
                     size += t >= start
             found = best_of(score, at, upper, k, pick_score, pick_place) if many else upper - at
-            for j in range(found - 1, -1, -1) if many else range(0, found, 1):
-                i = pick_place[j] if many else at + j
-                if not np.isnan(score[i]):  # otherwise a step without an object
-                    fresh_score[young], fresh_time[young], fresh_id[young] = score[i], time[i], id[i]
-                    top = max(top, score[i])
+            for j in range(found):
+                i = pick_place[found - 1 - j] if many else at + j
+                s = score[i]
+                if not np.isnan(s):  # otherwise a step without an object
+                    fresh_score[young], fresh_time[young], fresh_id[young] = s, time[i], id[i]
+                    top = max(top, s)
                     young += 1
             at = upper
             most = max(most, size - head + young)
-            if young > max(FEW, (size - head) // 3):
+            if young > max(FEW // 8, (size - head) // 3):
                 due = MERGE
-                break
-        if due != NOTHING or (slide > 0 and end > upto):
+        if due == MERGE:
+            continue
+        if due == ROOM or (slide > 0 and end > upto):
             break
         # the answer: down the band, past what has expired
         while head < size and band_time[head] < start:
@@ -193,7 +218,7 @@ def closed(band, fresh, pick, rows, g, upto, shape, page, now, best):
             i += 1
         if young > 0 and (got < want or top >= out_score[written + got - 1]):
             due = MERGE
-            break
+            continue
         if got > 0 or shown:  # an empty list says that the window has become empty
             lists[0, listed] = (start - origin) // slide if slide > 0 else step
             lists[1, listed] = end
@@ -206,9 +231,15 @@ def closed(band, fresh, pick, rows, g, upto, shape, page, now, best):
             head = size = 0
         done, end = end, NEVER
     now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST] = at, head, size, young, most
-    now[LISTED], now[WRITTEN], now[END], now[CUT], now[DONE], now[STEP] = listed, written, end, cut, done, step
-    now[SHOWN], best[0] = shown, top
-    return due
+    now[LISTED], now[WRITTEN], now[END], now[CUT], now[DONE], now[STEP] = (
+        listed,
+        written,
+        end,
+        cut,
+        done,
+        step,
+    )
+    now[SHOWN], now[DUE], best[0] = shown, due, top
 
 
 @inlined
@@ -230,6 +261,7 @@ def loaded(hand, rows, low, high, size):
 def settled(bands, marks, shape):
     """The bands merged and pruned: exactly the minimal set of each group. `marks` is brought up to date."""
     hand = (columns(FEW), columns(FEW), columns(FEW))
+    order, count = workroom(FEW, FEW)
     old = (bands.score, bands.time, bands.id)
     kept, first, total = columns(len(bands.id)), np.empty((2, len(marks.done)), np.int64), 0
     for g in range(len(marks.done)):
@@ -237,12 +269,20 @@ def settled(bands, marks, shape):
         first[0, g] = total
         if low < high:
             hand = loaded(hand, old, low, high, sure)
-            spare = roomy(hand[1], 0, high - low)
+            band, spare = roomy(hand[0], sure, high - low - sure), roomy(hand[1], 0, high - low)
+            if crowded(high - low, high - low - sure, high - low, order, count):
+                order, count = workroom(high - low, high - low - sure)
             start = opens(marks.done[g], shape) if shape.slide > 0 else marks.done[g] - shape.size
-            size = merged(hand[0], 0, sure, hand[2], ranked(hand[2][0], high - low - sure), spare, start, shape)
-            copied(spare, 0, size, kept, total)
+            score, time, id = band
+            new_score, new_time, new_id = hand[2]
+            to_score, to_time, to_id = spare
+            size = merged(
+                score, time, id, 0, sure, new_score, new_time, new_id, high - low - sure, order,
+                to_score, to_time, to_id, start, shape, count,
+            )  # fmt: skip
+            copied(band, 0, size, kept, total)
             total += size
             marks.ranked[g] = size
-            hand = (hand[0], spare, hand[2])
+            hand = (band, spare, hand[2])
         first[1, g] = total
     return Rows(kept[0][:total], kept[1][:total], kept[2][:total], first)

@@ -65,7 +65,11 @@ def duration(value: object, field: str) -> int:
         at = part.end()
     if not text or total.denominator != 1 or total >= _LIMIT:
         why = (
-            "is empty" if not text else "is longer than time itself" if total >= _LIMIT else "is finer than a microsecond"
+            "is empty"
+            if not text
+            else "is longer than time itself"
+            if total >= _LIMIT
+            else "is finer than a microsecond"
         )
         msg = f'{field}={value!r} {why}: write a text such as "10 minutes"'
         raise QueryError(msg)

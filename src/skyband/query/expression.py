@@ -17,7 +17,7 @@ from skyband.errors import QueryError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlglot import exp
+    from sqlglot.expressions import Expr
 
 Tree = tuple[Any, ...]
 """("column", name), ("number", x), ("text", s), ("null",), or (operation, *trees)."""
@@ -103,9 +103,9 @@ class _Reader:
         self.text = text
         self.columns = columns
 
-    def read(self, node: exp.Expression) -> Tree:
+    def read(self, node: Expr) -> Tree:
         name = type(node).__name__
-        special: Callable[[exp.Expression], Tree] | None = getattr(self, f"_{name.lower()}", None)
+        special: Callable[[Expr], Tree] | None = getattr(self, f"_{name.lower()}", None)
         if special is not None:
             return special(node)
         if name in BINARY:
@@ -123,14 +123,14 @@ class _Reader:
             return self.part({"DayOfMonth": "day", "WeekOfYear": "week"}.get(name, name.lower()), node.this)
         raise self.refuse(node)
 
-    def number(self, node: exp.Expression) -> Tree:
+    def number(self, node: Expr) -> Tree:
         tree = self.read(node)
         if tree[0] in YES_NO or tree[0] == "text":
             msg = f"by={self.text!r}: {node.sql()} is no number: compare it, or use CASE WHEN ... THEN ... END"
             raise QueryError(msg)
         return tree
 
-    def truth(self, node: exp.Expression) -> Tree:
+    def truth(self, node: Expr) -> Tree:
         tree = self.read(node)
         if tree[0] == "column":
             return ("flag", tree[1])
@@ -139,12 +139,12 @@ class _Reader:
             raise QueryError(msg)
         return tree
 
-    def refuse(self, node: exp.Expression) -> QueryError:
+    def refuse(self, node: Expr) -> QueryError:
         what = str(node.name) if type(node).__name__ == "Anonymous" else type(node).__name__
         msg = f"by={self.text!r}: {what.upper()} is not allowed in a score; what is: {_ALLOWED}"
         return QueryError(msg)
 
-    def compare(self, operation: str, left: exp.Expression, right: exp.Expression) -> Tree:
+    def compare(self, operation: str, left: Expr, right: Expr) -> Tree:
         a, b = self.read(left), self.read(right)
         if "text" in (a[0], b[0]):
             if operation not in ("=", "<>") or {a[0], b[0]} - {"text", "column"}:
@@ -153,16 +153,16 @@ class _Reader:
             return (operation, *(("raw", t[1]) if t[0] == "column" else t for t in (a, b)))
         return (operation, self.number(left), self.number(right))
 
-    def _paren(self, node: exp.Expression) -> Tree:
+    def _paren(self, node: Expr) -> Tree:
         return self.read(node.this)
 
-    def _column(self, node: exp.Expression) -> Tree:
+    def _column(self, node: Expr) -> Tree:
         if node.args.get("table") is not None or type(node.this).__name__ != "Identifier":
             raise self.refuse(node)
         self.columns[node.name] = None
         return ("column", node.name)
 
-    def _literal(self, node: exp.Expression) -> Tree:
+    def _literal(self, node: Expr) -> Tree:
         if node.args.get("is_string"):
             return ("text", node.this)
         value = float(node.this)
@@ -171,24 +171,24 @@ class _Reader:
             raise QueryError(msg)
         return ("number", value)
 
-    def _null(self, _: exp.Expression) -> Tree:
+    def _null(self, _: Expr) -> Tree:
         return ("null",)
 
-    def _boolean(self, node: exp.Expression) -> Tree:
+    def _boolean(self, node: Expr) -> Tree:
         return ("yes", bool(node.this))
 
-    def _is(self, node: exp.Expression) -> Tree:
+    def _is(self, node: Expr) -> Tree:
         if type(node.expression).__name__ != "Null":
             raise self.refuse(node)
         tree = self.read(node.this)
         return ("isnull", ("raw", tree[1]) if tree[0] == "column" else tree)
 
-    def _between(self, node: exp.Expression) -> Tree:
+    def _between(self, node: Expr) -> Tree:
         value = self.number(node.this)
         low, high = self.number(node.args["low"]), self.number(node.args["high"])
         return ("and", (">=", value, low), ("<=", value, high))
 
-    def _in(self, node: exp.Expression) -> Tree:
+    def _in(self, node: Expr) -> Tree:
         if not node.expressions or node.args.get("query") is not None:
             raise self.refuse(node)
         tree: Tree | None = None
@@ -198,7 +198,7 @@ class _Reader:
         assert tree is not None
         return tree
 
-    def _cast(self, node: exp.Expression) -> Tree:
+    def _cast(self, node: Expr) -> Tree:
         to = node.args["to"].this
         kind = to.name if hasattr(to, "name") else str(to)
         if kind not in WHOLE | REAL:
@@ -210,7 +210,7 @@ class _Reader:
 
     _trycast = _cast
 
-    def _round(self, node: exp.Expression) -> Tree:
+    def _round(self, node: Expr) -> Tree:
         digits = node.args.get("decimals")
         if digits is None:
             return ("round", self.number(node.this), 0)
@@ -222,7 +222,7 @@ class _Reader:
             raise QueryError(msg)
         return ("round", self.number(node.this), -int(value) if negative else int(value))
 
-    def _case(self, node: exp.Expression) -> Tree:
+    def _case(self, node: Expr) -> Tree:
         branches: list[Tree] = []
         for branch in node.args["ifs"]:
             when = self.compare("=", node.this, branch.this) if node.this is not None else self.truth(branch.this)
@@ -230,7 +230,7 @@ class _Reader:
         default = node.args.get("default")
         return ("case", *branches, ("null",) if default is None else self.number(default))
 
-    def _if(self, node: exp.Expression) -> Tree:
+    def _if(self, node: Expr) -> Tree:
         other = node.args.get("false")
         return (
             "case",
@@ -239,10 +239,10 @@ class _Reader:
             ("null",) if other is None else self.number(other),
         )
 
-    def _extract(self, node: exp.Expression) -> Tree:
+    def _extract(self, node: Expr) -> Tree:
         return self.part(node.name.lower(), node.expression)
 
-    def part(self, part: str, node: exp.Expression) -> Tree:
+    def part(self, part: str, node: Expr) -> Tree:
         while type(node).__name__ in ("Paren", "TsOrDsToDate", "Cast", "TsOrDsToTimestamp"):
             node = node.this  # sqlglot wraps the argument of year() and its like in casts of its own
         tree = self.read(node)

@@ -64,8 +64,8 @@ class TopK:
     >>> import skyband as sb
     >>> trades = {"ts": [0, 20, 40, 70], "symbol": ["A", "B", "A", "B"], "price": [5.0, 9.0, 7.0, 6.0]}
     >>> best = sb.TopK(k=1, by="price", window=sb.Tumbling("1 minute"), time="ts", unit="s")
-    >>> sb.run(best, trades).select(["window_start", "rank", "score", "symbol"]).to_pylist()
-    [{'window_start': 0, 'rank': 1, 'score': 9.0, 'symbol': 'B'}, {'window_start': 60, 'rank': 1, 'score': 6.0, 'symbol': 'B'}]
+    >>> sb.run(best, trades).select(["window_start", "score", "symbol"]).to_pylist()
+    [{'window_start': 0, 'score': 9.0, 'symbol': 'B'}, {'window_start': 60, 'score': 6.0, 'symbol': 'B'}]
 
     >>> sb.TopK(k=0, by="price", window=sb.Counting(10))
     Traceback (most recent call last):
@@ -94,7 +94,7 @@ class TopK:
         window: Sliding | Counting,
         time: str | None = None,
         per: str | Iterable[str] = (),
-        id: str | None = None,  # noqa: A002 - what users call it
+        id: str | None = None,
         name: str | None = None,
         *,
         ascending: bool = False,
@@ -114,11 +114,23 @@ class TopK:
     def _check(self) -> None:
         _check_whole("k", self.k, "asks for no row")
         if not isinstance(self.by, Expression) and not callable(self.by):
-            _refuse("by", self.by, 'cannot score a row: write an expression such as "price * volume", or a function of columns')
+            _refuse(
+                "by",
+                self.by,
+                'cannot score a row: write an expression such as "price * volume", or a function of columns',
+            )
         if not isinstance(self.window, (Sliding, Counting)):
-            _refuse("window", self.window, 'is no window: write sb.Sliding("10 minutes", "1 minute") or sb.Counting(1000, 100)')
+            _refuse(
+                "window",
+                self.window,
+                'is no window: write sb.Sliding("10 minutes", "1 minute") or sb.Counting(1000, 100)',
+            )
         if self.time is None and not self.window.counts:
-            _refuse("time", None, 'leaves the window without a clock: name the column of the event time, such as time="ts"')
+            _refuse(
+                "time",
+                None,
+                'leaves the window without a clock: name the column of the event time, such as time="ts"',
+            )
         if self.emit not in EMITS:
             _refuse("emit", self.emit, f"is unknown: write one of {', '.join(map(repr, EMITS))}")
         if self.unit is not None and self.unit not in _UNITS:

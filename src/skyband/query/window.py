@@ -28,7 +28,8 @@ class Sliding:
     >>> sb.Sliding("1 minute", "10 minutes")
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: slide='10 minutes' is longer than size='1 minute': rows between two windows would be in no answer; write a slide of at most '1 minute'
+    skyband.errors.QueryError: slide='10 minutes' is longer than size='1 minute': rows between two windows
+    would be in no answer; write a slide of at most '1 minute'
     """
 
     size: int
@@ -115,6 +116,7 @@ class Counting:
     size: int
     slide: int = 1
     counts: ClassVar[bool] = True
+    origin: ClassVar[int] = 0
     closed: ClassVar[str] = "left"
     kind: ClassVar[str] = "slide"
 

@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.kernels.slide import COUNT, FREE, LISTS, NEWEST, NO_NODE, NO_ROOM, OLDEST, OUT, PEAK, ROW, SPOKE, Lists
+from skyband.errors import SnapshotError
+from skyband.kernels.slide import (
+    COUNT,
+    FREE,
+    LISTS,
+    NEWEST,
+    NO_NODE,
+    NO_ROOM,
+    OLDEST,
+    OUT,
+    PEAK,
+    ROW,
+    SPOKE,
+    Lists,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,12 +79,17 @@ def saved(kept: Objects, state: np.ndarray) -> Snapshot:
 
 
 def restore(
-    advance: Callable[[Objects, int], Answers], state: np.ndarray, clock: Clock, resume: Mapping[str, np.ndarray]
+    advance: Callable[[Objects, int], Answers],
+    state: np.ndarray,
+    clock: Clock,
+    resume: Mapping[str, np.ndarray],
 ) -> None:
     """Insert what was kept once more, in its old order, into the windows that were open."""
     state[OLDEST], state[SPOKE], peak = (int(n) for n in resume["state"])
     if len(resume["id"]):
         arrivals = Objects(resume["score"], resume["time"], resume["id"]).take(np.argsort(resume["id"]))
         advance(arrivals, int(clock.end(int(state[OLDEST]))) - 1)
-    assert state[COUNT] == len(resume["id"])
+    if state[COUNT] != len(resume["id"]):
+        msg = f"{state[COUNT]} of {len(resume['id'])} saved rows matter: the snapshot is of another query"
+        raise SnapshotError(msg)
     state[PEAK] = peak

@@ -9,7 +9,7 @@ import numpy as np
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.slide import _rounds
 from skyband.kernels import mintopk as kernels
-from skyband.kernels.mintopk import FULL, HEAD, NUMBERS, Nodes, Windows
+from skyband.kernels.mintopk import FULL, FULL_END, HEAD, NUMBERS, Nodes, Runs
 from skyband.kernels.slide import COUNT, FREE, OLDEST, PEAK, Lists
 from skyband.windows import Clock
 
@@ -29,7 +29,8 @@ class MinTopk:
 
     Cost: one comparison for an arrival that enters no window; O(log c + w) for one that enters w windows
     of a list of c objects, and a shift of O(c) 4-byte words, usually short; O(k) for a window that closes.
-    Memory: the minimal set, 2 marks an object, 1 pointer and 1 counter an open window.
+    Memory: the minimal set and 2 marks an object; 1 pointer or counter a window, where windows that follow
+    each other and have the same one are kept, and moved, as one.
 
     Examples
     --------
@@ -52,20 +53,14 @@ class MinTopk:
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._clock = Clock.of(query.window)
         self._k = int(query.k)
-        length = _rounds.ring(self._clock)
-        self._windows = Windows(np.zeros(length, np.int32), np.zeros(length, np.int64))
         self._state = _rounds.fresh(NUMBERS)
-        self._state[FULL] = self._state[OLDEST]
         self._nodes = Nodes(*(np.empty(0, t) for t in (float, *["i8"] * 4, *["i4"] * 2)))
+        self._runs = Runs(*(np.empty(0, t) for t in ("i4", "i8", "i8", "i8")))
         self._order = np.empty(0, np.int32)
         self._grow()
         if resume is not None:
             _rounds.restore(self.advance, self._state, self._clock, resume)
-
-    @property
-    def peak(self) -> int:
-        """The most objects ever on the list."""
-        return int(self._state[PEAK])
+        self.peak = int(self._state[PEAK])
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Take `arrivals`, then close every window that ends by `upto`."""
@@ -81,13 +76,15 @@ class MinTopk:
                     shape,
                     self._nodes,
                     self._order,
-                    self._windows,
+                    self._runs,
                     lists,
                     self._state,
                 )
             )
 
-        return _rounds.answers(take, self._grow, self._state, clock, self._k, end)
+        answers = _rounds.answers(take, self._grow, self._state, clock, self._k, end)
+        self.peak = int(self._state[PEAK])
+        return answers
 
     def candidates(self) -> Objects:
         """The super-top-k list, best first."""
@@ -106,20 +103,25 @@ class MinTopk:
 
     def bounds(self) -> dict[int, int]:
         """The id at the lower bound pointer of every open window that has k rows."""
-        windows = np.arange(self._state[OLDEST], self._state[FULL])
-        pointed = self._windows.bound[windows & (len(self._windows.bound) - 1)]
-        return dict(zip(windows.tolist(), self._nodes.id[pointed].tolist(), strict=True))
+        runs = slice(self._state[FULL], self._state[FULL_END])
+        lengths = np.diff(self._runs.reach[runs], prepend=self._state[OLDEST] - 1)
+        pointed = np.repeat(self._nodes.id[self._runs.bound[runs]], lengths)
+        return dict(enumerate(pointed.tolist(), int(self._state[OLDEST])))
 
     def _ranked(self) -> np.ndarray:
         head, count = self._state[HEAD], self._state[COUNT]
         return self._order[head : head + count]
 
     def _grow(self) -> None:
-        """Twice the nodes, chained as free, and the list in the middle of twice the room."""
+        """Twice the nodes, chained as free, and the list in the middle of twice the room.
+
+        A run of windows has a row that the next one has not, so there are no more runs than nodes.
+        """
         old = len(self._nodes.next)
         new = max(2 * old, 64)
         ranked = self._ranked()
         self._nodes = Nodes(*(np.concatenate([c, np.empty(new - old, c.dtype)]) for c in self._nodes))
+        self._runs = Runs(*(np.concatenate([c, np.empty(2 * (new - old), c.dtype)]) for c in self._runs))
         self._nodes.next[old:] = np.arange(old + 1, new + 1)
         self._nodes.next[-1] = self._state[FREE]
         self._state[FREE] = old

@@ -48,18 +48,14 @@ class PreTopk:
         self._clock = Clock.of(query.window)
         self._k = int(query.k)
         length = _rounds.ring(self._clock)
-        self._heaps = np.empty((length, self._k), np.int32)
+        self._heaps = np.empty(length * self._k, np.int32)
         self._sizes = np.zeros(length, np.int64)
         self._state = _rounds.fresh(STATE)
         self._nodes = Nodes(*(np.empty(0, t) for t in (float, "i8", "i8", "i8")))
         self._grow()
         if resume is not None:
             _rounds.restore(self.advance, self._state, self._clock, resume)
-
-    @property
-    def peak(self) -> int:
-        """The most distinct objects ever kept."""
-        return int(self._state[PEAK])
+        self.peak = int(self._state[PEAK])
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Take `arrivals`, then close every window that ends by `upto`."""
@@ -81,7 +77,9 @@ class PreTopk:
                 )
             )
 
-        return _rounds.answers(take, self._grow, self._state, clock, self._k, end)
+        answers = _rounds.answers(take, self._grow, self._state, clock, self._k, end)
+        self.peak = int(self._state[PEAK])
+        return answers
 
     def candidates(self) -> Objects:
         """The distinct objects of all lists, best first."""

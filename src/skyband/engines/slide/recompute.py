@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from skyband.query import TopK
 
+Asked = tuple[int, int, int, int]
+"""An answer to give: its step and end, and which rows to select from, [low, high)."""
+
 
 class Recompute:
     """Keep every row of the window; select its k best anew whenever there is an answer.
@@ -51,7 +54,8 @@ class Recompute:
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Take `arrivals`, then answer every window that ends by `upto`."""
         moment = int(np.asarray(upto).item())
-        asked = self._rows_asked(arrivals) if self._clock is None else self._windows_asked(arrivals, moment)
+        clock = self._clock
+        asked = self._rows_asked(arrivals) if clock is None else self._windows_asked(arrivals, moment, clock)
         steps, ends, picks = [], [], []
         for step, end, low, high in asked:
             self.peak = max(self.peak, high - low)
@@ -65,7 +69,12 @@ class Recompute:
         id, score = self._rows.id[rows], self._rows.score[rows]
         self._forget(moment)
         return Answers(
-            np.array(steps, np.int64), np.array(ends, np.int64), np.zeros(len(steps), np.int32), first, id, score
+            np.array(steps, np.int64),
+            np.array(ends, np.int64),
+            np.zeros(len(steps), np.int32),
+            first,
+            id,
+            score,
         )
 
     def candidates(self) -> Objects:
@@ -78,10 +87,8 @@ class Recompute:
         score, time, id, _ = self._rows
         return {"score": score, "time": time, "id": id, "state": np.array(state, np.int64)}
 
-    def _windows_asked(self, arrivals: Objects, upto: int) -> Iterator[tuple[int, int, int, int]]:
-        """Number and end of every window that closes, and which rows it holds; not all empty ones."""
-        assert self._clock is not None
-        clock = self._clock
+    def _windows_asked(self, arrivals: Objects, upto: int, clock: Clock) -> Iterator[Asked]:
+        """Every window that closes, but not all of the empty ones."""
         self._rows = _joined(self._rows, arrivals)
         time = self._rows.time
         if self._next is None:
@@ -97,8 +104,8 @@ class Recompute:
                 reach = int(time[low]) if low < len(time) else upto
                 self._next = max(self._next, int(clock.first(min(reach, upto))))
 
-    def _rows_asked(self, arrivals: Objects) -> Iterator[tuple[int, int, int, int]]:
-        """Number and end of the window after every arrival, and which rows it holds."""
+    def _rows_asked(self, arrivals: Objects) -> Iterator[Asked]:
+        """The window after every arrival."""
         scored = ~np.isnan(arrivals.score)  # without a score: a step that adds no object
         highs = len(self._rows.score) + np.cumsum(scored)
         self._rows = _joined(self._rows, arrivals.take(scored))

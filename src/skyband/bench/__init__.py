@@ -1,0 +1,1 @@
+"""HOW FAST, measured: seeded workloads and the suites behind `skyband bench`."""

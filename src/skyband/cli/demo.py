@@ -1,0 +1,146 @@
+"""skyband demo: a leaderboard that lives in the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from skyband.cli._board import Board, Counts
+    from skyband.query import TopK
+
+HELP = """Watch the ten largest trades of the last five minutes change.
+
+Made-up trades run through skyband sixty times faster than their own clock. Ctrl-C ends it. Where the output
+is no terminal, every few windows are printed as plain tables.
+
+Examples:
+
+  skyband demo
+
+  skyband demo --seconds 10 --rows-per-second 1000000
+
+  skyband demo --seed 7 | head -40
+"""
+
+SIZE, SLIDE, LATE, AHEAD = "5 minutes", "30 seconds", "5 seconds", "10 minutes"
+_SPEED = 60  # seconds of event time in a second
+_TICK = 0.05  # seconds between two batches
+_EVERY = 5  # windows from one printed table to the next
+_LATELY = 40  # batches that the rows/s are taken over
+_TITLE = f"the 10 largest trades (price * volume) of the last {SIZE}, every {SLIDE}"
+
+
+def demo(
+    *,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Stop after this long.")] = 60.0,
+    rows_per_second: Annotated[int, typer.Option(min=20, help="How many trades come in a second.")] = 200_000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other trades.")] = 0,
+) -> None:
+    """Show the boards until the time is up or Ctrl-C is pressed."""
+    from rich.console import Console
+
+    from skyband.cli._board import Counts
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=100)  # a pipe has no width to fit into
+    counts = Counts()
+    try:
+        replayed = replay(counts, seconds, rows_per_second, seed)
+        (_live if console.is_terminal else _plain)(console, replayed, counts)
+    except KeyboardInterrupt:
+        pass  # the usual way to leave
+    console.print(
+        f"{counts.boards} windows from {counts.rows:,} rows in {counts.seconds:.0f} seconds. "
+        "Next: skyband explain --help, skyband bench slide --quick",
+        style="dim",
+    )
+
+
+def replay(counts: Counts, seconds: float, rows_per_second: int, seed: int) -> Iterator[Board | None]:
+    """Send trades through at their pace; every new board, or None after a batch that closed no window."""
+    # Pipeline is what sb.stream drives; held in hand, it also tells what it keeps and what it dropped
+    from skyband.cli._board import boards
+    from skyband.cli._tape import tape
+    from skyband.flow.pipeline import Pipeline
+    from skyband.query import Sliding, TopK
+    from skyband.query.duration import duration
+
+    query = TopK(k=10, by="price * volume", window=Sliding(SIZE, SLIDE), time="ts", id="trade_id")
+    tick = round(_TICK * _SPEED * 1_000_000)
+    trades = tape(max(1, round(rows_per_second * _TICK)), tick, seed)
+    batch = next(trades)
+    pipeline = Pipeline(query, batch.schema, "sweep", late=duration(LATE, "late"), ahead=duration(AHEAD, "ahead"))
+    _warm(query)
+    sizes: deque[int] = deque(maxlen=duration(SIZE, "size") // tick)  # rows of the batches in a window
+    ends: deque[tuple[float, int]] = deque(maxlen=_LATELY)
+    board = None
+    began = time.monotonic()
+    for number in range(1, 1 + round(seconds / _TICK)):
+        answers = pipeline.push(batch)
+        sizes.append(batch.num_rows)
+        counts.rows += batch.num_rows
+        counts.seconds = time.monotonic() - began
+        ends.append((counts.seconds, counts.rows))
+        counts.rate = _rate(ends)
+        counts.late, counts.ahead = pipeline.stats.late, pipeline.stats.ahead
+        new = list(boards(answers, board))
+        if new:
+            counts.candidates, counts.in_window = len(pipeline.engine.candidates().id), sum(sizes)
+        for board in new:
+            counts.boards += 1
+            yield board
+        if not new:
+            yield None
+        if counts.seconds >= seconds:  # behind its own clock, on a slow machine
+            return
+        batch = next(trades)
+        time.sleep(max(0.0, began + number * _TICK - time.monotonic()))
+
+
+def _warm(query: TopK) -> None:
+    """Compile the kernels before the clock starts."""
+    from skyband.api import run
+    from skyband.cli._tape import tape
+
+    run(query, next(tape(100, 1_000_000, seed=0)), progress=False)
+
+
+def _rate(ends: deque[tuple[float, int]]) -> float:
+    """Rows a second, of the last batches."""
+    (first, low), (last, high) = ends[0], ends[-1]
+    return (high - low) / (last - first) if last > first else 0.0
+
+
+def _live(console: Console, replayed: Iterator[Board | None], counts: Counts) -> None:
+    """One board that changes in its place."""
+    from rich.live import Live
+
+    from skyband.cli._board import drawn
+
+    shown = None
+    with Live(drawn(None, counts, _TITLE, console), console=console, refresh_per_second=10) as screen:
+        for board in replayed:
+            shown = board or shown
+            screen.update(drawn(shown, counts, _TITLE, console))
+
+
+def _plain(console: Console, replayed: Iterator[Board | None], counts: Counts) -> None:
+    """Every few windows a table, one below the other; the first and the last in any case."""
+    from skyband.cli._board import drawn
+
+    last, printed = None, None
+    for board in replayed:
+        last = board or last
+        if board is not None and counts.boards % _EVERY == 1:
+            console.print(drawn(board, counts, _TITLE, console), "")
+            printed = board
+    if last is not printed:
+        console.print(drawn(last, counts, _TITLE, console), "")

@@ -1,0 +1,80 @@
+"""skyband explain: which engine, why, and what it will keep."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skyband.errors import QueryError
+
+if TYPE_CHECKING:
+    from skyband.query import Counting, Sliding
+
+HELP = """Say which engine answers a query, why, and what it will keep.
+
+Examples:
+
+  skyband explain --k 10 --by "price * volume" --window "10 minutes/1 minute" --time ts
+
+  skyband explain --k 3 --by price --rows 1000/100 --per symbol --emit changes --json
+"""
+
+
+def explain(
+    *,
+    by: Annotated[str, typer.Option(help='What makes a row good, such as "price * volume".')],
+    k: Annotated[int, typer.Option(help="How many rows an answer has at most.")] = 10,
+    window: Annotated[
+        str | None,
+        typer.Option(help='Size and slide in time: "10 minutes/1 minute", "10 minutes/row", "1 hour".'),
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Size and slide in rows: 1000/100, or 1000 alone (after every row).")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="The column of the event time.")] = None,
+    per: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column that makes groups; repeatable.")
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="The column that breaks ties.")] = None,
+    emit: Annotated[str, typer.Option(help="What goes out: answers, changes or arrivals.")] = "answers",
+    engine: Annotated[str, typer.Option(help='"auto", or the name of an engine.')] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print the explanation of the query that the options describe."""
+    from skyband import api
+    from skyband.query import TopK
+
+    query = TopK(k=k, by=by, window=parsed(window, rows), time=time, per=per or (), id=id, emit=emit)
+    found = api.explain(query, engine=engine)
+    if as_json:
+        said = dict(line.split(": ", 1) for line in found.lines)
+        print(json.dumps({"engine": found.engine, "why": found.why, **said}))
+    else:
+        print(found)
+
+
+def parsed(window: str | None, rows: str | None) -> Sliding | Counting:
+    """The window that one of the two options names.
+
+    Examples
+    --------
+    >>> parsed("10 minutes/1 minute", None), parsed(None, "1000/100")
+    (Sliding('10 min', '1 min'), Counting(size=1000, slide=100))
+    """
+    from skyband.query import Counting, Sliding
+
+    if window is not None and rows is None:
+        size, _, slide = (part.strip() for part in window.partition("/"))
+        return Sliding(size, slide or size)
+    if window is not None or rows is None:
+        msg = 'a query has one window: write --window "10 minutes/1 minute" or --rows 1000/100'
+        raise QueryError(msg)
+    try:
+        return Counting(*(int(part) for part in rows.split("/", 1)))
+    except ValueError as error:
+        if isinstance(error, QueryError):
+            raise
+        msg = f"rows={rows!r} is not a size and a slide: write whole numbers such as 1000/100"
+        raise QueryError(msg) from None

@@ -1,0 +1,146 @@
+"""The command `skyband`, as a user meets it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import skyband as sb
+import skyband.cli._board as shown
+from skyband.cli import app
+
+COLOUR = re.compile(r"\x1b\[(\d+;)*(3|4|9)\d[;m]")  # bold and dim are no colours
+BY_ROWS = ["explain", "--by", "price * volume", "--rows", "1000/100"]
+
+
+def skyband(*args):
+    return CliRunner().invoke(app, list(args))
+
+
+def process(*args, **env):
+    """A fresh `skyband`, outside of any terminal."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")}
+    return subprocess.Popen(
+        [sys.executable, "-c", "from skyband.cli import main; main()", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**clean, **env},
+    )
+
+
+def test_help_lists_the_commands():
+    result = skyband("--help")
+    assert result.exit_code == 0
+    assert all(name in result.stdout for name in ("demo", "bench", "explain", "--debug", "--version"))
+
+
+@pytest.mark.parametrize("command", [["demo"], ["explain"], ["bench", "slide"]])
+def test_every_command_shows_examples(command):
+    result = skyband(*command, "--help")
+    assert result.exit_code == 0
+    assert f"skyband {' '.join(command)}" in result.stdout.split("Examples:")[1]
+
+
+def test_version():
+    assert skyband("--version").stdout == "skyband 0.1.0\n"
+
+
+def test_the_command_loads_no_heavy_library():
+    code = "import sys, skyband.cli; print([m for m in ('numba', 'pyspark', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_explain_says_what_the_library_says():
+    query = sb.TopK(k=10, by="price * volume", window=sb.Counting(1000, 100))
+    assert skyband(*BY_ROWS).stdout == f"{sb.explain(query)}\n"
+
+
+def test_explain_json():
+    result = skyband(
+        "explain", "--k", "3", "--by", "price", "--window", "10 minutes/1 minute", "--time", "ts",
+        "--per", "symbol", "--per", "venue", "--emit", "changes", "--engine", "mintopk", "--json",
+    )  # fmt: skip
+    said = json.loads(result.stdout)
+    assert (said["engine"], said["why"]) == ("mintopk", "asked for")
+    assert said["window"].startswith("the last 10 min, answered every 1 min")
+    assert "per symbol, venue" in said["keeps"]
+    assert said["emits"].startswith("changes")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--rows", "100/1000"], "slide=1000 is larger"),
+        (["--rows", "many"], "write whole numbers such as 1000/100"),
+        (["--rows", "10", "--window", "1 hour"], "one window"),
+        ([], "one window"),
+        (["--window", "1 hour"], "without a clock"),
+        (["--rows", "10", "--engine", "sweeep"], "did you mean sweep"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(args, says):
+    result = skyband("explain", "--by", "x", *args)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("skyband: ")
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_debug_shows_the_traceback():
+    result = skyband("--debug", "explain", "--by", "x")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "QueryError" in result.stderr
+
+
+def test_an_unknown_engine_of_the_bench_is_named():
+    result = skyband("bench", "slide", "--engine", "sweeep")
+    assert result.exit_code == 2
+    assert "did you mean sweep" in result.stderr
+
+
+def test_demo_prints_boards_where_there_is_no_terminal():
+    result = skyband("demo", "--seconds", "2", "--rows-per-second", "20000", "--seed", "3")
+    out = result.stdout
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in out
+    boards = out.split("skyband demo   the 10 largest trades")[1:]
+    assert len(boards) >= 2
+    for board in boards:
+        ranks = re.findall(r"^ +(\d+)  (?:new|=|[▲▼]\d+) +[A-Z]{4} ", board, re.MULTILINE)
+        assert [int(rank) for rank in ranks] == list(range(1, 11))
+        assert all(word in board for word in ("window ", "entered ", "left ", "rows/s", "rows in the window", "late "))
+
+
+def test_ctrl_c_ends_the_demo_cleanly():
+    with process("demo", "--seconds", "60", "--rows-per-second", "2000") as running:
+        assert running.stdout.readline().startswith("skyband demo")
+        time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    assert running.returncode == 0, err
+    assert err == ""
+    assert "windows from" in out
+
+
+def test_no_color_is_respected():
+    row = {"trade_id": 0, "rank": 1, "symbol": "OAKS", "price": 2.0, "volume": 3, "score": 6.0}
+    noon = datetime(2024, 1, 2, 12, tzinfo=UTC)
+    board = shown.Board(noon, noon, ({**row, "ts": noon},), (None,), ())
+    for env, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        console = Console(force_terminal=True, color_system="truecolor", _environ=env, width=100)
+        with console.capture() as captured:
+            console.print(shown.drawn(board, shown.Counts(), "title", console))
+        assert "OAKS" in captured.get()
+        assert bool(COLOUR.search(captured.get())) == coloured

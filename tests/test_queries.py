@@ -1,0 +1,225 @@
+"""A bad query fails when it is built, with words that name the field, the value and what to write."""
+
+import contextlib
+import dataclasses
+import datetime as dt
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skyband as sb
+from skyband.flow.score import scores
+from skyband.query.expression import parse
+
+
+def topk(**change):
+    return sb.TopK(**{"k": 10, "by": "x", "window": sb.Counting(10), **change})
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: topk(k=0), "k=0 asks for no row: write a whole number of at least 1"),
+        (lambda: topk(k=-3), "k=-3 asks for no row"),
+        (lambda: topk(k=2.5), "k=2.5 is no whole number"),
+        (lambda: topk(k=True), "k=True is no whole number"),
+        (lambda: topk(k="10"), "k='10' is no whole number"),
+        (lambda: topk(by=7), "by=7 cannot score a row"),
+        (lambda: topk(by=""), "by='' is empty"),
+        (lambda: topk(by="price *"), "by='price \\*' cannot be read"),
+        (lambda: topk(window="10 minutes"), "window='10 minutes' is no window: write sb.Sliding"),
+        (lambda: topk(window=sb.Tumbling("1 s")), 'time=None leaves the window without a clock.*time="ts"'),
+        (lambda: topk(emit="all"), "emit='all' is unknown: write one of 'answers', 'changes', 'arrivals'"),
+        (lambda: topk(unit="h"), "unit='h' is unknown"),
+        (lambda: topk(ranks=True), "ranks=True says nothing with emit='answers': write emit=\"changes\""),
+        (lambda: topk(per=["a", "a"]), "per=\\['a', 'a'\\] is no list of distinct"),
+        (lambda: topk(per=["t"], time="t"), "holds the time column 't'"),
+        (lambda: topk(id=3), "id=3 is no name"),
+        (lambda: topk(name=""), "name='' is no name"),
+        (lambda: sb.Sliding("1 minute", "2 minutes"), "slide='2 minutes' is longer than size='1 minute'"),
+        (lambda: sb.Sliding("0 s", "1 s"), "size='0 s' holds no row"),
+        (lambda: sb.Sliding("-1 s", "1 s"), "size='-1 s' holds no row"),
+        (lambda: sb.Sliding("1 s", "0 s"), "slide='0 s' never moves on"),
+        (lambda: sb.Sliding("10 minuets", "1 s"), "size='10 minuets' is not a length of time"),
+        (lambda: sb.Sliding("1 month", "1 day"), "months and years have no fixed length"),
+        (lambda: sb.Sliding("", "1 s"), "size='' is empty"),
+        (lambda: sb.Sliding("0.1 us", "1 us"), "finer than a microsecond"),
+        (lambda: sb.Sliding("999999999 weeks", "1 us"), "longer than time itself"),
+        (lambda: sb.Sliding(600, 60), "size=600 is not a length of time"),
+        (lambda: sb.Sliding("1 s", "1 s", closed="both"), "closed='both' is unknown"),
+        (lambda: sb.Sliding("1 s", "1 s", origin="2024-13-01"), "origin='2024-13-01' is not a moment"),
+        (lambda: sb.Counting(0), "size=0 is not a number of rows"),
+        (lambda: sb.Counting(10, 0), "slide=0 is not a number of rows"),
+        (lambda: sb.Counting(10, 11), "slide=11 is larger than size=10"),
+        (lambda: sb.Counting("10"), "size='10' is not a number of rows"),
+        (
+            lambda: sb.run(topk(), {"x": [1]}, engine="sweeep"),
+            "engine='sweeep' is unknown.*did you mean sweep",
+        ),
+        (lambda: sb.run(topk(), {"x": [1]}, late="soon"), "late='soon' is not a length of time"),
+        (lambda: sb.run(topk(), {"x": [1]}, late="-1 s"), "late='-1 s' is below zero"),
+        (lambda: sb.run("top 10", {"x": [1]}), "query=str is no query"),
+        (
+            lambda: sb.run(topk(window=sb.Sliding("1 s", "row"), time="x"), {"x": [1]}, engine="mintopk"),
+            "engine='mintopk' does not serve Sliding\\('1 s', 'row'\\): write one of sweep",
+        ),
+    ],
+)
+def test_bad_queries_say_what_to_write_instead(build, words):
+    with pytest.raises(sb.QueryError, match=words) as error:
+        build()
+    assert isinstance(error.value, ValueError)
+    assert isinstance(error.value, sb.SkybandError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "reflect('java.lang.System', 'exit', 1)", "java_method('a', 'b')", "read_csv('/etc/passwd')", "(SELECT 1)",
+        "x; DROP TABLE t", "x OVER ()", "count(*)", "sum(x)", "rand()", "now()", "a.b", "x[0]", "*", "x AS y", "@x",
+        "cast(x AS string)", "to_json(x)", "getenv('HOME')", "x || y", "'text'", "x = 1", "nullif(x, 1)", "1e999",
+        "lambda x: x", "__import__('os')", "pg_sleep(9)", "x IN (SELECT 1)", "EXISTS (SELECT 1)", "round(x, y)",
+        "hour(1)", "CASE WHEN x THEN 1 ELSE 'a' END", "-" * 2000 + "x", "(" * 500 + "x" + ")" * 500,
+    ],
+)  # fmt: skip
+def test_nothing_but_the_safe_grammar_is_let_in(text):
+    with pytest.raises(sb.QueryError):
+        parse(text)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_expression_or_a_query_error(text):
+    with contextlib.suppress(sb.QueryError):
+        assert parse(text).tree
+
+
+TABLE = pa.table(
+    {
+        "a": pa.array([1.5, -2.0, None, 0.0, math.nan, math.inf, -math.inf], pa.float64()),
+        "b": pa.array([3, 0, 1, None, 5, 7, 2], pa.int32()),
+        "f": pa.array([True, False, None, True, True, False, True]),
+        "s": ["x", "12.5", " 3 ", None, "1e3", "-", "4"],
+        "ts": pa.array([dt.datetime(2024, 2, 29, 23, 59, 58)] * 7, pa.timestamp("us", "Asia/Tokyo")),
+        "d": pa.array(["x", "y", "x", None, "x", "y", "x"]).dictionary_encode(),
+    }
+)
+N, I = None, math.inf
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a + b", [4.5, -2, N, N, N, I, -I]),
+        ("a * b", [4.5, -0.0, N, N, N, I, -I]),
+        ("b / a", [2, -0.0, N, N, N, 0, -0.0]),
+        ("a / 0", [N] * 7),
+        ("1 / 0", [N] * 7),
+        ("a % 2", [1.5, -0.0, N, 0, N, N, N]),
+        ("5 % 3", [2] * 7),
+        ("a - a", [0, 0, N, 0, N, N, N]),
+        ("-a", [-1.5, 2, N, -0.0, N, -I, I]),
+        ("abs(a)", [1.5, 2, N, 0, N, I, I]),
+        ("sqrt(a)", [math.sqrt(1.5), N, N, 0, N, I, N]),
+        ("ln(a)", [math.log(1.5), N, N, N, N, I, N]),
+        ("exp(a * 1000)", [N, 0, N, 1, N, I, 0]),
+        ("1e300 * 1e300", [N] * 7),
+        ("power(a, 2)", [2.25, 4, N, 0, N, I, I]),
+        ("power(a, 0.5)", [math.sqrt(1.5), N, N, 0, N, I, I]),
+        ("least(a, b)", [1.5, -2, 1, 0, 5, 7, -I]),
+        ("greatest(a, b, 1)", [3, 1, 1, 1, 5, I, 2]),
+        ("coalesce(a, b, -1)", [1.5, -2, 1, 0, 5, I, -I]),
+        ("round(a)", [2, -2, N, 0, N, I, -I]),
+        ("round(b / 8, 1)", [0.4, 0, 0.1, N, 0.6, 0.9, 0.3]),
+        ("round(b * 10, -1)", [30, 0, 10, N, 50, 70, 20]),
+        ("CAST(a AS INT)", [1, -2, N, 0, N, I, -I]),
+        ("CAST(s AS DOUBLE)", [N, 12.5, 3, N, 1000, N, 4]),
+        ("f + 1", [2, 1, N, 2, 2, 1, 2]),
+        ("CASE WHEN a > 1 THEN b WHEN a IS NULL THEN 7 ELSE -b END", [3, -0.0, 7, N, 7, 7, -2]),
+        ("CASE d WHEN 'x' THEN 1 ELSE 0 END", [1, 0, 1, 0, 1, 0, 1]),
+        ("CASE WHEN d <> 'x' THEN 1 END", [N, 1, N, N, N, 1, N]),
+        ("CASE WHEN d IN ('x', 'z') AND NOT f THEN 1 ELSE 2 END", [2, 2, 2, 2, 2, 2, 2]),
+        ("CASE WHEN f THEN 1 ELSE 0 END", [1, 0, 0, 1, 1, 0, 1]),
+        ("IF(b BETWEEN 1 AND 3, 1, 0)", [1, 0, 1, 0, 0, 0, 1]),
+        ("year(ts) * 10000 + month(ts) * 100 + day(ts)", [20240229] * 7),
+        ("hour(ts) * 10000 + minute(ts) * 100 + second(ts)", [235958] * 7),
+        ("extract(quarter FROM ts) + week(ts)", [10] * 7),
+        ("NULL", [N] * 7),
+        ("3", [3] * 7),
+        ("`b` + 1.5e1", [18, 15, 16, N, 20, 22, 17]),
+    ],
+)
+def test_the_grammar_computes_as_documented(text, expected):
+    got = scores(parse(text), TABLE)
+    want = np.array([math.nan if e is None else e for e in expected], np.float64)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_columns_of_the_wrong_type_say_so():
+    for text, words in [
+        ("s + 1", "column 's', which is string and no number: cast it"),
+        ("ts + 1", "no number: use a part of it, such as hour"),
+        ("hour(b)", "'b' is int32 and no time"),
+        ("CASE WHEN b THEN 1 END", "takes column 'b' for true or false"),
+    ]:
+        with pytest.raises(sb.SchemaError, match=words):
+            scores(parse(text), TABLE)
+
+
+def test_a_score_can_be_a_function_of_columns():
+    query = topk(by=lambda c: c["x"] * c["y"], k=1, window=sb.Counting(2, 2))
+    assert sb.run(query, {"x": [2.0, 3.0], "y": [5, 1]})["score"].to_pylist() == [10.0]
+    with pytest.raises(sb.SchemaError, match="one number for each row"):
+        sb.run(topk(by=lambda _: np.zeros(3)), {"x": [1.0]})
+    with pytest.raises(sb.SchemaError, match="no column of numbers"):
+        sb.run(topk(by=lambda _: ["a"]), {"x": [1.0]})
+
+
+def test_queries_are_values():
+    one, two = (topk(per=["a"], by=" price*volume ") for _ in range(2))
+    assert one == two
+    assert hash(one) == hash(two)
+    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.k = 3
+    assert sb.Sliding(dt.timedelta(minutes=10), "1 min") == sb.Sliding("600 s", "60000 ms")
+    assert sb.Sliding("4 s", "2 s", origin="1970-01-01T00:00:03") == sb.Sliding("4 s", "2 s", origin="1 s")
+    assert sb.Sliding("4 s", "2 s", origin=dt.date(1970, 1, 2)).origin == 0
+    assert repr(sb.Sliding("90 minutes", "30 s", origin="1 s", closed="right")) == (
+        "Sliding('90 min', '30 s', origin='1 s', closed='right')"
+    )
+
+
+def test_explain_names_the_engine_and_what_it_keeps():
+    told = sb.explain(sb.TopK(k=10, by="x", window=sb.Sliding("1 hour", "1 minute"), time="ts", per="s"))
+    assert told.engine == "sweep"
+    assert "about 47 rows per s in random order (k * H(60)), at most 600" in str(told)
+    assert "id= makes them agree" in str(told)
+    heavy = sb.explain(sb.TopK(k=10, by="x", window=sb.Sliding("1 hour", "row"), time="ts"))
+    assert "k rows for every row" in str(heavy)
+    assert "every row of the window" in str(sb.explain(topk(), engine="recompute"))
+
+
+def test_the_door_is_pinned():
+    assert sorted(sb.__all__) == [
+        "Counting", "ENGINES", "QueryError", "SchemaError", "SkybandError", "Sliding", "SnapshotError",
+        "SourceError", "TopK", "Tumbling", "explain", "run", "stream",
+    ]  # fmt: skip
+    assert all(getattr(sb, name).__doc__ for name in sb.__all__)
+
+
+def test_import_is_light():
+    code = (
+        "import sys, time; t = time.perf_counter(); import skyband; s = time.perf_counter() - t; "
+        "heavy = {'numba', 'pyspark', 'sqlglot', 'pandas', 'polars', 'duckdb'} & set(sys.modules); print(s, heavy)"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
+    seconds = min(float(r.stdout.split()[0]) for r in runs)
+    assert runs[0].stdout.split(maxsplit=1)[1].strip() == "set()"
+    assert seconds < 0.5

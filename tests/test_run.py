@@ -1,0 +1,290 @@
+"""sb.run and sb.stream against the oracle: order, lateness, groups, ties, what goes out."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle
+import skyband as sb
+from strategies import count_query, cuts, scores, shapes, time_query
+
+maybe = st.one_of(st.none(), st.just(float("nan")), scores)
+drawn = st.lists(st.tuples(maybe, st.integers(0, 30), st.integers(-3, 3)), max_size=40)
+
+
+def known(x):
+    return None if x is None or math.isnan(x) else x
+
+
+def columns(rows):
+    """Rows (score, time, id) as a batch; n is the arrival number."""
+    return pa.table(
+        {
+            "x": pa.array([r[0] for r in rows], pa.float64()),
+            "t": pa.array([r[1] for r in rows], pa.int64()),
+            "i": pa.array([r[2] for r in rows], pa.int64()),
+            "n": pa.array(range(len(rows)), pa.int64()),
+        }
+    )
+
+
+def listed(table, size, slide, origin=0):
+    """A table of answers as the oracle writes them, each row as (score, time, arrival)."""
+    found = {}
+    for row in table.to_pylist():
+        if slide:
+            window = (row["window_start"] - origin) // slide
+            assert row["window_end"] == row["window_start"] + size
+            assert row["window_start"] == window * slide + origin
+        else:
+            window = row["window_end"]
+        ranked = found.setdefault(window, [])
+        ranked.append((row["score"], row["t"], row["n"]))
+        assert row["rank"] == len(ranked)
+        assert row["score"] == row["x"]
+    return list(found.items())
+
+
+def ordered(rows, *, by_id=False):
+    """Rows as the oracle needs them: ids in the place of arrivals where they break ties."""
+    return [(known(x), t, (i, n) if by_id else n) for n, (x, t, i) in enumerate(rows)]
+
+
+@given(shapes(), drawn, st.integers(0, 11))
+def test_a_finite_source_in_any_order_has_no_late_rows(shape, rows, origin):
+    k, size, slide = shape
+    table, counts = sb.run(time_query(k, size, slide, origin), columns(rows), stats=True)
+    assert listed(table, size, slide, origin % slide) == oracle.sliding(ordered(rows), k, size, slide, origin % slide)
+    assert counts.rows == len(rows)
+    assert counts.without_score == sum(known(x) is None for x, _, _ in rows)
+    assert counts.late == 0
+    assert json.loads(table.schema.metadata[b"skyband"]) == counts.as_dict()
+
+
+@given(shapes(), drawn)
+def test_ties_go_to_the_larger_id_where_there_is_one(shape, rows):
+    k, size, slide = shape
+    table = sb.run(time_query(k, size, slide, id="i"), columns(rows))
+    expected = [
+        (w, [(x, t, n) for x, t, (_, n) in best])
+        for w, best in oracle.sliding(ordered(rows, by_id=True), k, size, slide)
+    ]
+    assert listed(table, size, slide) == expected
+
+
+@given(shapes(), drawn)
+def test_ascending_turns_the_scores_but_not_the_ties(shape, rows):
+    k, size, slide = shape
+    table = sb.run(time_query(k, size, slide, ascending=True), columns(rows))
+    turned = [(None if x is None else -x, t, n) for x, t, n in ordered(rows)]
+    expected = [(w, [(-x, t, n) for x, t, n in best]) for w, best in oracle.sliding(turned, k, size, slide)]
+    assert listed(table, size, slide) == expected
+
+
+def by_hand(rows, cuts, size, slide, late):
+    """Which rows count when they come in batches: the definition of lateness, in plain Python."""
+    edges = sorted({s for w in range(-50, 60) for s in (w * slide, w * slide + size)})
+    bounds = [0, *(min(c, len(rows)) for c in cuts), len(rows)]
+    watermark, kept, newest = None, [], None
+    for low, high in zip(bounds, bounds[1:], strict=False):
+        batch = rows[low:high]
+        for row in batch:
+            pane_end = min(e for e in edges if e > row[1])
+            if watermark is None or pane_end > watermark:
+                kept.append(row)
+        if batch:
+            newest = max(r[1] for r in batch) if newest is None else max(newest, *(r[1] for r in batch))
+            watermark = newest - late
+    return kept
+
+
+@given(shapes(), drawn, cuts, st.integers(0, 8))
+def test_an_iterator_drops_and_counts_what_comes_too_late(shape, rows, cuts, late):
+    k, size, slide = shape
+    table = columns(rows)
+    bounds = [0, *(min(c, len(rows)) for c in cuts), len(rows)]
+    parts = [table.slice(a, b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+    answers, counts = sb.run(time_query(k, size, slide), iter(parts), late=f"{late} us", stats=True)
+    kept = by_hand(ordered(rows), cuts, size, slide, late)
+    assert listed(answers, size, slide) == oracle.sliding(kept, k, size, slide)
+    assert counts.late == len(rows) - len(kept)
+
+
+@given(shapes(), drawn, cuts)
+def test_within_the_lateness_order_and_batches_do_not_matter(shape, rows, cuts):
+    k, size, slide = shape
+    query = time_query(k, size, slide)
+    parts, table = [], columns(rows)
+    for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        parts.append(table.slice(low, max(0, min(high, len(rows)) - low)))
+    assert sb.run(query, iter(parts), late="30 us").equals(sb.run(query, table))
+
+
+@given(shapes(), st.lists(maybe, max_size=40), cuts, st.sampled_from(["answers", "changes", "arrivals"]))
+def test_counting_windows(shape, xs, cuts, emit):
+    k, size, slide = shape
+    table = columns([(x, 0, 0) for x in xs])
+    bounds = [0, *(min(c, len(xs)) for c in cuts), len(xs)]
+    parts = [table.slice(a, b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+    answers = sb.run(count_query(k, size, slide, emit=emit), iter(parts))
+    rows = [(known(x), n, n) for n, x in enumerate(xs)]
+    expected = oracle.counting(rows, k, size, slide, len(xs))
+    got = [(r["window_end"] // slide, (r["x"], r["n"], r["n"]), r["rank"]) for r in answers.to_pylist()]
+    if emit == "answers":
+        assert got == [(w, r, i) for w, best in expected for i, r in enumerate(best, 1)]
+        assert all(r["window_start"] == max(0, r["window_end"] - size) for r in answers.to_pylist())
+    elif emit == "arrivals":
+        assert got == oracle.arrivals(expected)
+    else:
+        kinds = answers["_change_type"].to_pylist()
+        every = [
+            (e, oracle.top_k(rows, k, max(0, e * slide - size), e * slide)) for e in range(1, len(xs) // slide + 1)
+        ]
+        assert [(w, c, r, i) for (w, r, i), c in zip(got, kinds, strict=True)] == oracle.changes(every)
+        assert answers["step"].to_pylist() == [w for w, _, _ in got]
+
+
+@given(shapes(), drawn, st.booleans())
+def test_changes_lead_from_each_list_to_the_next(shape, rows, ranks):
+    k, size, slide = shape
+    query = time_query(k, size, slide, emit="changes", ranks=ranks)
+    changes = sb.run(query, columns(rows)).to_pylist()
+    lists = {}
+    for row in sb.run(time_query(k, size, slide), columns(rows)).to_pylist():
+        lists.setdefault(row["window_end"], []).append(row["n"])
+    board = {}
+    for end in sorted({r["window_end"] for r in changes}):
+        mine = [r for r in changes if r["window_end"] == end]
+        order = ["delete", "update_preimage", "update_postimage", "insert"]
+        kinds = [r["_change_type"] for r in mine]
+        assert kinds == sorted(kinds, key=lambda c: (c == "insert", c != "delete")), order
+        for row in mine:
+            kind = row["_change_type"]
+            if kind in ("delete", "update_preimage"):
+                assert board[row["n"]] == row["rank"] or not ranks
+                del board[row["n"]]
+            else:
+                board[row["n"]] = row["rank"]
+        expected = {n: i for i, n in enumerate(lists.get(end, []), 1)}
+        assert board == expected if ranks else set(board) == set(expected)
+    assert set(lists) >= {r["window_end"] for r in changes if r["_change_type"] == "insert"}
+    newest = max((t for _, t, _ in rows), default=0)
+    assert all(r["window_end"] <= newest for r in changes if r["window_end"] not in lists), "the end deletes nothing"
+
+
+@given(shapes(), drawn)
+def test_arrivals_name_each_row_once(shape, rows):
+    k, size, slide = shape
+    table = sb.run(time_query(k, size, slide, emit="arrivals"), columns(rows))
+    expected = oracle.arrivals(oracle.sliding(ordered(rows), k, size, slide))
+    got = [(r["window_start"] // slide, (r["score"], r["t"], r["n"]), r["rank"]) for r in table.to_pylist()]
+    assert got == expected
+
+
+@given(
+    shapes(),
+    st.lists(st.tuples(maybe, st.integers(0, 30), st.sampled_from(["a", "b", None])), max_size=40),
+    cuts,
+)
+@pytest.mark.parametrize("engine", ["sweep", "mintopk"])
+def test_groups_have_answers_of_their_own(engine, shape, rows, cuts):
+    k, size, slide = shape
+    table = columns([(x, t, 0) for x, t, _ in rows]).append_column("g", pa.array([g for *_, g in rows], pa.string()))
+    parts = [table.slice(a, max(0, b - a)) for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    answers = sb.run(time_query(k, size, slide, per="g"), iter(parts), late="30 us", engine=engine)
+    assert answers.column_names[:4] == ["window_start", "window_end", "g", "rank"]
+    for group in ("a", "b", None):
+        mine = pa.Table.from_pylist([r for r in answers.to_pylist() if r["g"] == group], answers.schema)
+        own = [(known(x), t, n) for n, (x, t, g) in enumerate(rows) if g == group]
+        assert listed(mine, size, slide) == oracle.sliding(own, k, size, slide)
+
+
+@given(st.integers(1, 4), st.integers(1, 12), drawn, cuts)
+def test_after_every_row(k, size, rows, cuts):
+    query = time_query(k, size, 0)
+    parts, table = [], columns(rows)
+    for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        parts.append(table.slice(low, max(0, min(high, len(rows)) - low)))
+    answers, counts = sb.run(query, iter(parts), late="30 us", stats=True)
+    in_time = sorted(ordered(rows), key=lambda r: (r[1], r[2]))
+    expected = [r for _, best in oracle.after_every_row(in_time, k, size) for r in best]
+    assert [(r["score"], r["t"], r["n"]) for r in answers.to_pylist()] == expected
+    assert counts.without_score == sum(known(x) is None for x, _, _ in rows)
+
+
+def test_windows_closed_on_the_right():
+    query = sb.TopK(k=3, by="x", window=sb.Sliding("4 us", "2 us", closed="right"), time="t", unit="us")
+    answers = sb.run(query, {"x": [1.0, 2.0, 3.0], "t": [2, 3, 4]}).to_pylist()
+    found = {}
+    for row in answers:
+        assert row["window_start"] < row["t"] <= row["window_end"]
+        found.setdefault((row["window_start"], row["window_end"]), []).append(row["t"])
+    assert found == {(-2, 2): [2], (0, 4): [4, 3, 2], (2, 6): [4, 3]}
+
+
+def test_a_watermark_of_the_sources_own():
+    query = time_query(1, 10, 10)
+    batches = [({"x": [1.0], "t": [5]}, 0), ({"x": [2.0], "t": [3]}, 20), ({"x": [9.0], "t": [15]}, 20)]
+    tables = list(sb.stream(query, iter(batches)))
+    assert [t["x"].to_pylist() for t in tables] == [[2.0]], "the row at 15 came after the watermark 20"
+
+
+def test_rows_from_the_far_future_are_dropped_before_they_move_time():
+    query = time_query(2, 10, 10)
+    batches = [{"x": [1.0], "t": [5]}, {"x": [7.0, 2.0], "t": [10**15, 8]}, {"x": [3.0], "t": [9]}]
+    answers, counts = sb.run(query, iter(batches), ahead="1 ms", late="5 us", stats=True)
+    assert answers["x"].to_pylist() == [3.0, 2.0]
+    assert (counts.ahead, counts.late) == (1, 0)
+
+
+def test_null_times_are_dropped_and_counted():
+    answers, counts = sb.run(time_query(5, 10, 10), {"x": [1.0, 2.0], "t": [None, 3]}, stats=True)
+    assert answers["x"].to_pylist() == [2.0]
+    assert counts.without_time == 1
+
+
+def test_no_rows_give_an_empty_table_with_all_columns():
+    for emit in ("answers", "changes", "arrivals"):
+        table = sb.run(
+            time_query(5, 10, 10, emit=emit, per="g"),
+            pa.table({"x": [0.5], "t": [1], "g": ["a"]}).slice(0, 0),
+        )
+        assert table.num_rows == 0
+        full = sb.run(time_query(5, 10, 10, emit=emit, per="g"), {"x": [0.5], "t": [1], "g": ["a"]})
+        assert table.schema.equals(full.schema)
+    with pytest.raises(sb.SourceError, match="no batch"):
+        sb.run(time_query(5, 10, 10), iter([]))
+
+
+def test_stream_yields_as_windows_close():
+    query = count_query(1, 4, 2)
+    seen = []
+
+    def source():
+        for i in range(4):
+            seen.append(i)
+            yield {"x": [float(i)]}
+
+    for n, table in enumerate(sb.stream(query, source())):
+        assert table.num_rows == 1
+        assert len(seen) == 2 * (n + 1), "each answer comes out before the next batch is asked for"
+
+
+def test_many_batches_of_an_open_pane_are_thinned_out(monkeypatch):
+    monkeypatch.setattr("skyband.flow.pipeline._SPARE", 50)
+    from skyband.flow.pipeline import Pipeline
+
+    rng = np.random.default_rng(3)
+    x, t = np.round(rng.random(2000), 2), rng.integers(0, 100, 2000)
+    table = pa.table({"x": x, "t": t, "g": rng.integers(0, 2, 2000)})
+    query = time_query(3, 100, 50, per="g")
+    line = Pipeline(query, table.schema, "sweep")
+    for low in range(0, 2000, 20):
+        line.push(table.slice(low, 20), watermark=0)
+        assert sum(len(p.time) for p in line._waiting) < 200
+    assert line.finish().equals(sb.run(query, table))
