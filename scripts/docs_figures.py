@@ -25,9 +25,9 @@ BLUE, PALE, ORANGE = "#3949ab", "#c5cae9", "#d9480f"
 
 SECOND = 1_000_000  # microseconds
 
-# The 20 objects of the paper's figures 1 to 5. The figures give the order of those that are kept; the scores
-# themselves, and those of the objects that are dropped, are ours.
-SCORES = [92, 40, 71, 33, 64, 84, 68, 25, 47, 18, 50, 30, 44, 76, 60, 52, 88, 48, 22, 36]
+# The 20 objects of the paper's figures 1 to 5, as in tests/papers/test_mintopk_figures.py: the order of those that
+# are kept is stated there, the scores are filled in.
+SCORES = [95, 30, 42, 12, 25, 90, 70, 33, 20, 37, 8, 28, 15, 80, 60, 50, 99, 48, 5, 40]
 QUERY = sb.TopK(k=3, by="score", window=sb.Sliding("16 s", "4 s"), time="time")
 
 
@@ -114,18 +114,18 @@ def panes() -> Drawing:
         return left + place * step
 
     def up(score: float) -> float:
-        return bottom - (score - 10) / 90 * (bottom - top)
+        return bottom - 12 - score / 100 * (bottom - 12 - top)
 
     for pane in range(4):
         if pane % 2 == 0:
             d.box(across(4 * pane), top - 8, 4 * step, bottom - top + 8, fill="#f5f7fa")
         d.text(across(4 * pane + 2), bottom + 18, f"pane {pane}", text_anchor="middle", fill=SOFT)
     for window in range(4):
-        y = 14 + 9 * window
+        level = 14 + 9 * window
         d.line(
-            across(4 * window), y, across(16), y, stroke=BLUE, stroke_width=3, stroke_opacity=1 - 0.2 * window
+            across(4 * window), level, across(16), level, stroke=BLUE, stroke_width=3, stroke_opacity=1 - 0.2 * window
         )
-        d.text(across(4 * window) - 6, y + 4, f"W{window}", text_anchor="end", fill=BLUE, font_size=11)
+        d.text(across(4 * window) - 6, level + 4, f"W{window}", text_anchor="end", fill=BLUE, font_size=11)
     d.line(left, bottom, right, bottom, stroke=SOFT)
     d.line(left, top - 8, left, bottom, stroke=SOFT)
     d.text(right, bottom + 36, "arrival", text_anchor="end", fill=SOFT)
@@ -156,9 +156,7 @@ def predicted() -> Drawing:
             members = [number for number, first, last in marks if first <= window <= last]
             for rank, number in enumerate(members):
                 new = number > 16
-                d.box(
-                    x, 66 + 34 * rank, 70, 28, fill=ORANGE if new else PALE, fill_opacity=0.25 if new else 1
-                )
+                d.box(x, 66 + 34 * rank, 70, 28, fill=ORANGE if new else PALE, fill_opacity=0.25 if new else 1)
                 d.text(x + 35, 85 + 34 * rank, str(number), text_anchor="middle")
     d.text(24, 184, "orange: came with the slide", fill=SOFT, font_size=12)
     return d
@@ -262,9 +260,7 @@ def measured() -> list[tuple[int, float]]:
 
 def size() -> Drawing:
     """How many rows are kept: measured, k * H(win / slide), and the printed 2 k."""
-    d = Drawing(
-        720, 330, "The size of the minimal set grows as the harmonic number of win / slide, not as 2 k"
-    )
+    d = Drawing(720, 330, "The size of the minimal set grows as the harmonic number of win / slide, not as 2 k")
     left, right, top, bottom = 64, 690, 30, 276
 
     def across(ratio: float) -> float:
@@ -273,7 +269,7 @@ def size() -> Drawing:
     def up(times: float) -> float:
         return bottom - times / 8 * (bottom - top)
 
-    for times in range(0, 9, 2):
+    for mark in range(0, 9, 2):
         d.line(left, up(times), right, up(times))
         d.text(
             left - 8,
@@ -288,14 +284,13 @@ def size() -> Drawing:
     d.text(right, bottom + 40, "slides in a window (win / slide)", text_anchor="end", fill=SOFT, font_size=12)
     harmonic = np.cumsum(1 / np.arange(1, 1001))
     path = " ".join(
-        f"{_short(across(r))},{_short(up(float(harmonic[r - 1])))}"
-        for r in (*range(1, 30), *range(30, 1001, 10))
+        f"{_short(across(r))},{_short(up(float(harmonic[r - 1])))}" for r in (*range(1, 30), *range(30, 1001, 10))
     )
     d.add("polyline", points=path, fill="none", stroke=BLUE, stroke_width=2)
     d.line(across(1), up(2), across(1000), up(2), stroke=ORANGE, stroke_width=2, stroke_dasharray="6 4")
     for ratio, times in measured():
         d.add("circle", cx=across(ratio), cy=up(times), r=4.5, fill=PAPER, stroke=INK, stroke_width=2)
-    d.text(across(150), up(7.1), "k × H(win / slide)", fill=BLUE, text_anchor="end")
+    d.text(across(150), up(7.1), "k * H(win / slide)", fill=BLUE, text_anchor="end")
     d.text(across(1000), up(2) + 18, "2 k, as printed", fill=ORANGE, text_anchor="end")
     d.add("circle", cx=left + 14, cy=bottom + 36, r=4.5, fill=PAPER, stroke=INK, stroke_width=2)
     d.text(left + 26, bottom + 40, f"kept by sweep on random scores, k = {K}", font_size=12)
@@ -319,45 +314,42 @@ def trades() -> pa.Table:
     return pa.table({"ts": stamp, "symbol": symbol, "price": price, "volume": volume})
 
 
-BOARD = {"k": 6, "by": "price * volume", "window": sb.Sliding("5 minutes", "1 minute"), "time": "ts"}
+BOARD: dict[str, Any] = {"k": 6, "by": "price * volume", "window": sb.Sliding("5 minutes", "1 minute"), "time": "ts"}
+UNTIL = int(np.datetime64("2024-03-04T09:39", "us").astype(np.int64))
+SPAN = 300 * SECOND
 
 
 def board() -> Drawing:
     """A leaderboard, and the rows that are kept for the ones to come."""
     rows = trades()
-    until = np.datetime64("2024-03-04T09:39", "us").astype(np.int64)
-    since = until - 300 * SECOND
+    leaders = _of_last_window(sb.run(sb.TopK(**BOARD), rows))
+    changes = _of_last_window(sb.run(sb.TopK(**BOARD, emit="changes"), rows))
+    d = Drawing(860, 372, "A top 6 of trades: the stream with the rows that are kept, and the leaderboard")
+    _plane(d, rows, {(r["ts"], r["score"]) for r in leaders})
+    _list(d, leaders, changes)
+    return d
+
+
+def _of_last_window(table: pa.Table) -> list[dict[str, Any]]:
+    end = table["window_end"].to_numpy().astype("datetime64[us]").astype(np.int64)
+    chosen: list[dict[str, Any]] = table.take(pa.array(np.flatnonzero(end == UNTIL))).to_pylist()
+    return chosen
+
+
+def _plane(d: Drawing, rows: pa.Table, winners: set[tuple[Any, float]]) -> None:
+    """The rows of the window by time and score: those in the list, those kept, and the rest."""
+    left, right, top, bottom = 30, 420, 66, 330
     time = rows["ts"].to_numpy().astype("datetime64[us]").astype(np.int64)
     score = rows["price"].to_numpy() * rows["volume"].to_numpy()
-    query = sb.TopK(**BOARD)
-    engine = build("sweep", query)
-    seen = time < until
-    engine.advance(Objects(score[seen], time[seen], np.flatnonzero(seen)), int(until) - 1)
+    seen = np.flatnonzero(time < UNTIL)
+    engine = build("sweep", sb.TopK(**BOARD))
+    engine.advance(Objects(score[seen], time[seen], seen), UNTIL - 1)
     kept = set(engine.candidates().id.tolist())
-
-    def at_end(table: pa.Table) -> list[dict[str, Any]]:
-        end = np.array(table["window_end"].to_numpy(), "datetime64[us]").astype(np.int64)
-        chosen: list[dict[str, Any]] = table.take(pa.array(np.flatnonzero(end == until))).to_pylist()
-        return chosen
-
-    leaders = at_end(sb.run(query, rows))
-    changes = at_end(sb.run(sb.TopK(**BOARD, emit="changes"), rows))
-    entered = {(r["ts"], r["score"]) for r in changes if r["_change_type"] == "insert"}
-    left_list = [r for r in changes if r["_change_type"] == "delete"]
-    winners = {(r["ts"], r["score"]) for r in leaders}
-
-    d = Drawing(860, 372, "A top 6 of trades: the stream with the rows that are kept, and the leaderboard")
-    left, right, top, bottom = 30, 420, 66, 330
-    high = max(score[(time >= since) & seen]) * 1.08
+    alive = seen[time[seen] >= UNTIL - SPAN]
+    high = score[alive].max() * 1.08
+    told = f"{len(alive)} rows; the {len(kept)} filled ones are kept, the rest is forgotten"
     d.text(left, 32, "The last 5 minutes of a stream", font_weight=600, font_size=15)
-    alive = np.flatnonzero((time >= since) & seen)
-    d.text(
-        left,
-        50,
-        f"{len(alive)} rows; the {len(kept & set(alive.tolist()))} filled ones are kept, the rest is forgotten",
-        fill=SOFT,
-        font_size=12,
-    )
+    d.text(left, 50, told, fill=SOFT, font_size=12)
     for minute in range(6):
         x = left + (right - left) * minute / 5
         d.line(x, top, x, bottom)
@@ -365,30 +357,33 @@ def board() -> Drawing:
     d.line(left, bottom, right, bottom, stroke=SOFT)
     moment = rows["ts"].to_pylist()
     for place in alive.tolist():
-        x = left + (right - left) * (time[place] - since) / (300 * SECOND)
-        y = bottom - (bottom - top) * score[place] / high
+        x = left + (right - left) * float(time[place] - UNTIL + SPAN) / SPAN
+        y = bottom - (bottom - top) * float(score[place] / high)
         if (moment[place], score[place]) in winners:
-            d.add("circle", cx=float(x), cy=float(y), r=6, fill=ORANGE)
+            d.add("circle", cx=x, cy=y, r=6, fill=ORANGE)
         elif place in kept:
-            d.add("circle", cx=float(x), cy=float(y), r=4.5, fill=BLUE)
+            d.add("circle", cx=x, cy=y, r=4.5, fill=BLUE)
         else:
-            d.add("circle", cx=float(x), cy=float(y), r=2.5, fill="none", stroke=SOFT)
-    x0 = 460
-    d.text(x0, 32, "The 6 largest of them", font_weight=600, font_size=15)
-    d.text(x0, 50, "09:34 - 09:39, price * volume", fill=SOFT, font_size=12)
-    best = leaders[0]["score"]
+            d.add("circle", cx=x, cy=y, r=2.5, fill="none", stroke=SOFT)
+
+
+def _list(d: Drawing, leaders: list[dict[str, Any]], changes: list[dict[str, Any]]) -> None:
+    """The ranked list, with what is new in it and what has left it."""
+    left, top = 460, 76
+    new = {(r["ts"], r["score"]) for r in changes if r["_change_type"] == "insert"}
+    gone = ", ".join(f"{r['symbol']} {r['score']:,.0f}" for r in changes if r["_change_type"] == "delete")
+    d.text(left, 32, f"The {len(leaders)} largest of them", font_weight=600, font_size=15)
+    d.text(left, 50, "09:34 - 09:39, price * volume", fill=SOFT, font_size=12)
     for place, row in enumerate(leaders):
-        y = 76 + 40 * place
-        d.box(x0, y, 370 * row["score"] / best, 30, fill=PALE, fill_opacity=0.7)
-        d.text(x0 + 12, y + 20, str(row["rank"]), fill=SOFT, font_weight=600)
-        d.text(x0 + 34, y + 20, row["symbol"], font_weight=600)
-        d.text(x0 + 112, y + 20, f"{row['volume']} at {row['price']:.2f}")
-        d.text(x0 + 362, y + 20, f"{row['score']:,.0f}", text_anchor="end", font_weight=600)
-        if (row["ts"], row["score"]) in entered:
-            d.text(x0 + 230, y + 20, "new", fill=ORANGE, font_weight=600)
-    gone = ", ".join(f"{r['symbol']} {r['score']:,.0f}" for r in left_list)
-    d.text(x0, 76 + 40 * len(leaders) + 20, f"left the list: {gone}", fill=SOFT, font_size=12)
-    return d
+        y = top + 40 * place
+        d.box(left, y, 370 * row["score"] / leaders[0]["score"], 30, fill=PALE, fill_opacity=0.7)
+        d.text(left + 12, y + 20, str(row["rank"]), fill=SOFT, font_weight=600)
+        d.text(left + 34, y + 20, row["symbol"], font_weight=600)
+        d.text(left + 112, y + 20, f"{row['volume']} at {row['price']:.2f}")
+        d.text(left + 362, y + 20, f"{row['score']:,.0f}", text_anchor="end", font_weight=600)
+        if (row["ts"], row["score"]) in new:
+            d.text(left + 230, y + 20, "new", fill=ORANGE, font_weight=600)
+    d.text(left, top + 40 * len(leaders) + 20, f"left the list: {gone}", fill=SOFT, font_size=12)
 
 
 FIGURES = {

