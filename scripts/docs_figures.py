@@ -270,15 +270,9 @@ def size() -> Drawing:
         return bottom - times / 8 * (bottom - top)
 
     for mark in range(0, 9, 2):
-        d.line(left, up(times), right, up(times))
-        d.text(
-            left - 8,
-            up(times) + 4,
-            f"{times} k" if times else "0",
-            text_anchor="end",
-            fill=SOFT,
-            font_size=12,
-        )
+        d.line(left, up(mark), right, up(mark))
+        label = f"{mark} k" if mark else "0"
+        d.text(left - 8, up(mark) + 4, label, text_anchor="end", fill=SOFT, font_size=12)
     for ratio in (1, 10, 100, 1000):
         d.text(across(ratio), bottom + 20, f"{ratio:,}", text_anchor="middle", fill=SOFT, font_size=12)
     d.text(right, bottom + 40, "slides in a window (win / slide)", text_anchor="end", fill=SOFT, font_size=12)

@@ -47,13 +47,6 @@ def test_every_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
     assert not runner.failures, "".join(said)
 
 
-def test_every_answer_on_a_page_is_shown():
-    """A value left on a line of its own prints nothing in a plain block, so sessions use prompts."""
-    for page in PAGES:
-        for code, line in blocks(page.read_text(encoding="utf-8")):
-            assert ">>>" in code or "import" in code, f"{page.name}, line {line}"
-
-
 def section(page, name):
     """The text of a page from where it documents `name` to the next such place."""
     parts = re.split(r"^(?:::: skyband\.|## )(\w+)$", page, flags=re.MULTILINE)

@@ -286,5 +286,5 @@ def test_many_batches_of_an_open_pane_are_thinned_out(monkeypatch):
     line = Pipeline(query, table.schema, "sweep")
     for low in range(0, 2000, 20):
         line.push(table.slice(low, 20), watermark=0)
-        assert sum(len(p.time) for p in line._waiting) < 200
+        assert sum(len(p.time) for p in line.waiting) < 200
     assert line.finish().equals(sb.run(query, table))

@@ -309,3 +309,51 @@ def test_real_trades_agree_with_duckdb(real_data):
         f"QUALIFY rank <= 5 ORDER BY time_bucket(INTERVAL 1 hour, t), rank"
     )
     assert list(zip(*got.to_pydict().values(), strict=True)) == [(r, s, q) for s, q, r, _ in wanted.fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("column", "hashes"),
+    [
+        # each line as Spark 4.3 gave it: SELECT xxhash64(CAST(... AS ...))
+        (["hello", "", None], [-4367754540140381902, -7444071767201028348, 42]),
+        (pa.array([dt.date(2024, 1, 1)]), [3242891694566951137]),
+        ([True], [-6698625589789238999]),
+        (pa.array([1.5], pa.float32()), [6163473420726370430]),
+        ([1.5], [7738255526519901366]),
+    ],
+)
+def test_ids_hash_as_on_spark(column, hashes):
+    from skyband.flow.ids import id_numbers
+
+    assert id_numbers(pa.chunked_array([column]), "i").tolist() == hashes
+
+
+def test_ids_of_unsigned_numbers_keep_their_order():
+    from skyband.flow.ids import id_numbers
+
+    numbers = id_numbers(pa.chunked_array([pa.array([0, 2**63 - 1, 2**63, 2**64 - 1], pa.uint64())]), "i")
+    assert numbers.tolist() == sorted(numbers.tolist())
+
+
+def test_an_empty_first_batch_says_nothing_of_types():
+    query = sb.TopK(k=1, by="x", window=sb.Tumbling("1 s"), time="t", unit="s")
+    assert sb.run(query, iter([{"t": [], "x": []}, {"t": [1], "x": [2.0]}]))["x"].to_pylist() == [2.0]
+
+
+def test_watermarks_of_every_kind():
+    query = sb.TopK(k=1, by="x", window=sb.Tumbling("1 s"), time="t")
+    batch = {"t": [dt.datetime(1970, 1, 1)], "x": [1.0]}
+    moment = dt.datetime(1970, 1, 1, 0, 0, 1)
+    for watermark in (moment, np.datetime64(moment), moment.isoformat(), 1_000_000, np.int64(1_000_000)):
+        assert next(sb.stream(query, iter([(batch, watermark)])))["x"].to_pylist() == [1.0]
+    with pytest.raises(sb.SourceError, match="watermark='10 minutes' is not a moment"):
+        list(sb.stream(query, iter([(batch, "10 minutes")])))
+
+
+def test_rows_all_too_far_ahead_are_dropped_and_an_old_row_does_no_harm():
+    query = sb.TopK(k=9, by="x", window=sb.Tumbling("1 s"), time="t", unit="s")
+    now = 1_700_000_000
+    batches = [{"t": [0, now, now + 1], "x": [1.0, 2.0, 3.0]}, {"t": [now + 9000], "x": [4.0]}]
+    answers, counts = sb.run(query, iter(batches), ahead="1 hour", late="10 days", stats=True)
+    assert answers["x"].to_pylist() == [1.0, 2.0, 3.0]
+    assert counts.ahead == 1

@@ -28,3 +28,13 @@ __all__ = [
     "stream",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """`sb.spark`, which loads Spark only when it is used."""
+    if name == "spark":
+        from importlib import import_module
+
+        return import_module("skyband.spark")
+    msg = f"module 'skyband' has no attribute {name!r}"
+    raise AttributeError(msg)

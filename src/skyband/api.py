@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from skyband.engines.protocol import Traits
     from skyband.flow.pipeline import Pipeline, Stats
     from skyband.flow.source import Source
 
@@ -35,6 +36,7 @@ def run(
     ahead: str | timedelta | None = ...,
     stats: Literal[False] = ...,
     progress: bool | None = ...,
+    options: Mapping[str, object] | None = ...,
 ) -> pa.Table: ...
 @overload
 def run(
@@ -46,6 +48,7 @@ def run(
     ahead: str | timedelta | None = ...,
     stats: Literal[True],
     progress: bool | None = ...,
+    options: Mapping[str, object] | None = ...,
 ) -> tuple[pa.Table, Stats]: ...
 def run(  # noqa: PLR0913 - the one wide door
     query: TopK,
@@ -56,6 +59,7 @@ def run(  # noqa: PLR0913 - the one wide door
     ahead: str | timedelta | None = None,
     stats: bool = False,
     progress: bool | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> pa.Table | tuple[pa.Table, Stats]:
     """Answer `query` over all of `source`.
 
@@ -77,6 +81,8 @@ def run(  # noqa: PLR0913 - the one wide door
         Also return what was counted on the way.
     progress
         Show a progress bar. Default: on a terminal, for work that takes more than two seconds.
+    options
+        What the engine can be told, such as {"buffer": 2000}; `sb.ENGINES[name].options` has the names.
 
     Returns
     -------
@@ -99,7 +105,7 @@ def run(  # noqa: PLR0913 - the one wide door
 
     from skyband.flow.pipeline import OutOfOrderError
 
-    session = _Session(query, source, engine, late, ahead)
+    session = _Session(query, source, engine, late, ahead, options)
     try:
         tables = list(session.tables(progress=progress, trusting=True))
     except OutOfOrderError:
@@ -113,13 +119,14 @@ def run(  # noqa: PLR0913 - the one wide door
     return (whole, counts) if stats else whole
 
 
-def stream(
+def stream(  # noqa: PLR0913 - takes what run takes
     query: TopK,
     source: object,
     *,
     engine: str = "auto",
     late: str | timedelta | None = None,
     ahead: str | timedelta | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Iterator[pa.Table]:
     """Answer `query` batch by batch: what each batch of `source` brings about, as soon as it does.
 
@@ -134,20 +141,21 @@ def stream(
     [9.0]
     [4.0]
     """
-    session = _Session(query, source, engine, late, ahead)
+    session = _Session(query, source, engine, late, ahead, options)
     return (table for table in session.tables(progress=False) if table.num_rows)
 
 
 class _Session:
     """One query over one source, from the first batch to the last."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what run takes
         self,
         query: TopK,
         source: object,
         engine: str,
         late: str | timedelta | None,
         ahead: str | timedelta | None,
+        options: Mapping[str, object] | None,
     ) -> None:
         from skyband.flow.source import open_source
 
@@ -156,6 +164,7 @@ class _Session:
             raise QueryError(msg)
         self.query = query
         self.plan = choose(query, engine)
+        self.options = options
         self.late = _length(late, "late")
         self.ahead = _length(ahead, "ahead")
         self.source = open_source(source)
@@ -179,6 +188,8 @@ class _Session:
             self.pipeline = self._open(source.schema, rising=rising)
         for rows, watermark in shown(source.batches(), source.rows, wanted=progress):
             if self.pipeline is None:
+                if not rows.num_rows and "null" in map(str, rows.schema.types):
+                    continue  # an empty list has no type: the next batch will tell
                 self.pipeline = self._open(rows.schema, rising=rising)
             yield self.pipeline.push(rows, self._micros(watermark))
         if self.pipeline is not None:
@@ -187,7 +198,15 @@ class _Session:
     def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline:
         from skyband.flow.pipeline import Pipeline
 
-        return Pipeline(self.query, schema, self.plan.engine, late=self.late or 0, ahead=self.ahead, rising=rising)
+        return Pipeline(
+            self.query,
+            schema,
+            self.plan.engine,
+            late=self.late or 0,
+            ahead=self.ahead,
+            rising=rising,
+            options=self.options,
+        )
 
     def _in_order(self, *, trusting: bool) -> tuple[Source, bool]:
         """The source, in the order of time if it must be; and whether its batches are."""
@@ -214,8 +233,13 @@ class _Session:
             return None
         assert self.pipeline is not None
         kind = self.pipeline.time
+        if hasattr(watermark, "item"):  # a NumPy scalar, as column.max() gives it
+            watermark = watermark.astype("datetime64[us]").item() if watermark.dtype.kind == "M" else watermark.item()
         if isinstance(watermark, int) and kind is not None:
             return watermark * kind.per // kind.parts
+        if isinstance(watermark, str) and not watermark.strip()[:4].isdigit():
+            msg = f"watermark={watermark!r} is not a moment: give a time of the type of {self.query.time!r}"
+            raise SourceError(msg)
         return instant(watermark, "watermark")
 
 
@@ -256,10 +280,10 @@ def explain(query: TopK, *, engine: str = "auto") -> Explanation:
     """
     plan = choose(query, engine)
     traits = ENGINES[plan.engine].traits
-    return Explanation(plan.engine, plan.why, tuple(_described(query, minimal=traits.minimal)))
+    return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))
 
 
-def _described(query: TopK, *, minimal: bool) -> Iterator[str]:
+def _described(query: TopK, traits: Traits) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
     if window.kind == "row":
         yield f"window: the last {spoken(window.size)} before every row, answered after every row"
@@ -274,12 +298,14 @@ def _described(query: TopK, *, minimal: bool) -> Iterator[str]:
             else (spoken(window.size), spoken(window.slide))
         )
         yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
-        if minimal:
+        if traits.minimal:
             most = min(query.k * ratio, window.size) if window.counts else query.k * ratio
             mean = min(most, round(query.k * _harmonic(ratio)))
             yield f"keeps: about {mean} rows{per} in random order (k * H({ratio})), at most {most} whatever the order"
         else:
-            yield f"keeps: every row of the window{per}"
+            yield f"keeps: {traits.memory}{per}"
+    if not traits.exact:
+        yield f"promises: {traits.bound}"
     ties = "position" if window.counts else f"{query.time}, then {query.id or 'arrival'} (the later first)"
     yield f"order: score, {'smallest' if query.ascending else 'largest'} first; ties by {ties}"
     if query.id is None and not window.counts:

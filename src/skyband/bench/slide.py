@@ -20,7 +20,7 @@ BATCH = 1_000_000
 
 _FILL = 100_000  # rows before the clock starts, where the window is smaller than that
 _PATIENCE = 3  # a window may take this many budgets to fill; then the clock starts all the same
-_PASSES = 5  # a case that ends early is done again, as often as this; the best pass counts
+_PASSES, _ENOUGH = 5, 2.0  # a case that ends early is done again, so often or for so many seconds
 
 
 class Setting(NamedTuple):
@@ -152,7 +152,7 @@ def measure(case: Case, score: np.ndarray, budget: float) -> Result:
     limit = scan_limit(score)
     best, spent = _go(case, score, number, budget)
     for _ in range(_PASSES - 1):
-        if not best.complete or spent > budget:
+        if not best.complete or spent > min(budget, _ENOUGH):
             break
         again, took = _go(case, score, number, budget)
         spent += took
@@ -205,8 +205,8 @@ def _feed(
         to = min(at + batch, high)
         rows_out += _give(running, score, number, at, to)
         before, now = now, time.perf_counter()
-        if now - before < budget / 16:
-            batch = min(4 * batch, BATCH)
+        bearable = round((to - at) / (now - before) * budget / 8)  # or one batch outlasts the budget
+        batch = max(1_000, min(4 * batch, bearable, BATCH))
         at = to
     return at, rows_out, batch
 

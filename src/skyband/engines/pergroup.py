@@ -60,6 +60,17 @@ class PerGroup:
         self.peak = max(self.peak, sum(self._kept.values()), *(e.peak for e in self._engines.values()), 0)
         return _merged(said)
 
+    def busy(self) -> np.ndarray:
+        """Groups whose windows may still close with something to say."""
+        return np.array(sorted(self._awake), np.int64)
+
+    def regroup(self, keep: np.ndarray) -> None:
+        """Forget all groups but these; they are numbered anew."""
+        old = [int(group) for group in keep]
+        self._engines = {new: self._engines[group] for new, group in enumerate(old) if group in self._engines}
+        self._kept = {new: self._kept[group] for new, group in enumerate(old) if group in self._kept}
+        self._awake = {new for new, group in enumerate(old) if group in self._awake}
+
     def candidates(self) -> Objects:
         """What every group keeps, group by group."""
         groups = sorted(self._engines)
@@ -117,7 +128,8 @@ def _deal(arrivals: Objects) -> dict[int, Objects]:
 def _merged(said: list[tuple[int, Answers]]) -> Answers:
     """All lists as one, by end, group and step."""
     none = Answers(*(np.empty(0, t) for t in ("i8", "i8", "i4", "i8", "i8", "f8")))
-    step, end, _, _, id, score = (np.concatenate(c) for c in zip(none, *(a for _, a in said), strict=True))
+    step, end, _, _, id, score = (np.concatenate(c) for c in zip(none[:6], *(a[:6] for _, a in said), strict=True))
+    ranks = [a.rank for _, a in said if a.rank is not None]
     group = np.repeat(np.array([g for g, _ in said], np.int32), [len(a.step) for _, a in said])
     sizes = np.concatenate([none.first, *(np.diff(a.first) for _, a in said)])
     order = np.lexsort((step, group, end))
@@ -125,4 +137,5 @@ def _merged(said: list[tuple[int, Answers]]) -> Answers:
     sizes = sizes[order]
     first = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.repeat(begins - first[:-1], sizes) + np.arange(first[-1])
-    return Answers(step[order], end[order], group[order], first, id[rows], score[rows])
+    rank = np.concatenate(ranks)[rows] if ranks else None
+    return Answers(step[order], end[order], group[order], first, id[rows], score[rows], rank)

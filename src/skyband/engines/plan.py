@@ -33,8 +33,8 @@ def choose(query: TopK, engine: str = "auto") -> Plan:
     if engine not in ENGINES:
         msg = f'engine={engine!r} is unknown: write "auto", or {nearest(str(engine), ENGINES)}'
         raise QueryError(msg)
-    if query.window.kind not in ENGINES[engine].traits.windows:
-        able = ", ".join(name for name, entry in ENGINES.items() if query.window.kind in entry.traits.windows)
+    if not query.window.kinds & ENGINES[engine].traits.windows:
+        able = ", ".join(name for name, entry in ENGINES.items() if query.window.kinds & entry.traits.windows)
         msg = f"engine={engine!r} does not serve {query.window!r}: write one of {able}"
         raise QueryError(msg)
     return Plan(engine, "asked for")

@@ -8,7 +8,7 @@ in, ranked row numbers come out. `Engine` is the whole contract; `tests/contract
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -44,6 +44,9 @@ class Answers(NamedTuple):
 
     A list without rows says that its group's window has become empty since the list before it.
     Lists come ordered by end, then by group, then by step.
+
+    Where the query emits "arrivals", an engine may give of each list only the rows that it has not given
+    before; it says so by their ranks, and leaves out lists that have no such row.
     """
 
     step: np.ndarray  # int64: number of the window; after every row: how many rows its group has seen
@@ -52,6 +55,7 @@ class Answers(NamedTuple):
     first: np.ndarray  # int64, one longer: where each list begins
     id: np.ndarray  # int64
     score: np.ndarray  # float64
+    rank: np.ndarray | None = None  # int64, from 1 on: the lists are partial; None: they are whole
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,12 @@ class Traits:
 
     exact: bool  # agrees with the oracle row by row, ties included
     groups: bool  # takes a group column; otherwise `PerGroup` slices for it
-    windows: frozenset[str]  # the kinds of window it serves: "slide", "row" (after every row, by time)
+    windows: frozenset[str]  # the kinds of window it serves, see `Sliding.kinds`: "slide", "row", "every row"
     minimal: bool  # candidates() is exactly the minimal set
     cost: str  # per object, for the table in the docs
     memory: str
     paper: str  # where it comes from
+    bound: str = ""  # what it promises if it is not exact
 
 
 class Engine(Protocol):
@@ -87,8 +92,18 @@ class Engine(Protocol):
         """All that is kept, so that `Engine(query, resume=snapshot)` goes on as if nothing had happened."""
 
 
+class GroupedEngine(Engine, Protocol):
+    """An engine that takes a group column."""
+
+    def busy(self) -> np.ndarray:
+        """Groups that keep rows, or have yet to say that their window has become empty."""
+
+    def regroup(self, keep: np.ndarray) -> None:
+        """Forget all groups but these, which include the busy ones; they are numbered anew, in this order."""
+
+
 class EngineClass(Protocol):
     """How an engine is made."""
 
-    def __call__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> Engine:
-        """Begin anew, or go on from a snapshot."""
+    def __call__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None, **options: Any) -> Engine:
+        """Begin anew, or go on from a snapshot; with the options that its entry in the registry names."""

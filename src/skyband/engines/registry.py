@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from skyband.engines.protocol import Traits
+from skyband.errors import QueryError, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +29,7 @@ class Entry:
     name: str
     where: str  # "module:class" below skyband.engines
     traits: Traits
+    options: tuple[str, ...] = ()  # what `run(..., options=)` may set on it
 
     def load(self) -> EngineClass:
         """The engine's class; imports its kernels."""
@@ -42,7 +45,7 @@ class Registry(Mapping[str, Entry]):
     --------
     >>> import skyband as sb
     >>> list(sb.ENGINES)
-    ['sweep', 'mintopk', 'pretopk', 'recompute']
+    ['sweep', 'mintopk', 'pretopk', 'recompute', 'strict', 'relaxed', ...]
     >>> sb.ENGINES["mintopk"].traits.exact
     True
     """
@@ -63,6 +66,31 @@ class Registry(Mapping[str, Entry]):
 _EVERY = frozenset({"slide", "row"})
 _SLIDE = frozenset({"slide"})
 _MINTOPK = "Yang et al., EDBT 2011"
+_ROWS = frozenset({"every row"})
+_TOPKW = "Pripuzic et al., TODS 2015"
+
+
+def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, ...]) -> Entry:
+    """SA or RA behind a buffer."""
+    return Entry(
+        name,
+        f"arrival.filtered:{name}",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_ROWS,
+            minimal=True,
+            cost=cost,
+            memory=f"a buffer of b rows, its {screen} filter, the {band} k-skyband",
+            paper=f"{_TOPKW}, section 5",
+        ),
+        ("buffer", *options),
+    )
+
+
+_BY_COUNT = "O(log c + k) on average in random order, of c candidates"
+_BY_WALK = "O(log c + k + log k / gamma) on average in random order, of c candidates"
+_BY_BAR = "2 comparisons for nearly every row in random order"
 
 ENGINES = Registry(
     Entry(
@@ -117,14 +145,89 @@ ENGINES = Registry(
             paper="the plain way",
         ),
     ),
+    Entry(
+        "strict",
+        "arrival.strict:Strict",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_ROWS,
+            minimal=True,
+            cost=_BY_COUNT,
+            memory="the k-skyband and a counter a row",
+            paper=f"{_TOPKW}, section 3.2 (SA)",
+        ),
+    ),
+    Entry(
+        "relaxed",
+        "arrival.relaxed:Relaxed",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_ROWS,
+            minimal=True,
+            cost=_BY_WALK,
+            memory="1 to 1 + gamma times the k-skyband",
+            paper=f"{_TOPKW}, section 4.2 (RA)",
+        ),
+        ("gamma",),
+    ),
+    Entry(
+        "probabilistic",
+        "arrival.probabilistic:Probabilistic",
+        Traits(
+            exact=False,
+            groups=False,
+            windows=_ROWS,
+            minimal=False,
+            cost="1 comparison for nearly every row in random order",
+            memory="the k + limit + additional best-ranked rows of the window",
+            paper=f"{_TOPKW}, section 4.1 (PA)",
+            bound="in random order, of N rows over windows of n, fewer than sigma * N / n missed and fewer than "
+            "1.5 * sigma * N / n false; in any other order nothing",
+        ),
+        ("limit", "additional", "sigma"),
+    ),
+    _filtered("sasf", "strict", "strict", _BY_COUNT, ("cell",)),
+    _filtered("sarf", "strict", "relaxed", _BY_WALK, ("gamma", "cell")),
+    _filtered("sapf", "strict", "probabilistic", _BY_BAR, ("sigma", "limit")),
+    _filtered("rasf", "relaxed", "strict", _BY_COUNT, ("gamma", "cell")),
+    _filtered("rarf", "relaxed", "relaxed", _BY_WALK, ("gamma", "cell")),
+    _filtered("rapf", "relaxed", "probabilistic", _BY_BAR, ("gamma", "sigma", "limit")),
+    Entry(
+        "hybrid",
+        "arrival.hybrid:Hybrid",
+        Traits(
+            exact=False,
+            groups=False,
+            windows=_ROWS,
+            minimal=False,
+            cost="that of `probabilistic` in random order, else that of `rapf`; O(1) to tell them apart",
+            memory="that of the engine at work, and a buffer of b rows",
+            paper=f"ours, after {_TOPKW}, section 4.1.3",
+            bound="that of `probabilistic` while the stream looks random; exact from one window after order was seen",
+        ),
+        ("buffer", "gamma", "sigma", "limit", "additional"),
+    ),
 )
 
 
-def build(name: str, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> Engine:
+def build(
+    name: str,
+    query: TopK,
+    resume: Mapping[str, np.ndarray] | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Engine:
     """A running engine for `query`, with `PerGroup` around one that knows no groups."""
     entry = ENGINES[name]
+    for option, value in (options or {}).items():
+        if option not in entry.options:
+            known = nearest(str(option), entry.options)
+            msg = f"options={{{option!r}: {value!r}}} says nothing to engine={name!r}: {known}"
+            raise QueryError(msg)
+    made: EngineClass = partial(entry.load(), **options) if options else entry.load()
     if entry.traits.groups or not query.per:
-        return entry.load()(query, resume)
+        return made(query, resume)
     from skyband.engines.pergroup import PerGroup
 
-    return PerGroup(entry.load(), query, resume)
+    return PerGroup(made, query, resume)

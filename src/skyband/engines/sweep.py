@@ -97,6 +97,16 @@ class Sweep:
         empty = np.full((2, new), len(self._bands.id), np.int64)
         self._bands = self._bands._replace(first=np.concatenate([self._bands.first, empty], axis=1))
 
+    def busy(self) -> np.ndarray:
+        """Groups that keep rows, or have yet to say that their window has become empty."""
+        return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown)
+
+    def regroup(self, keep: np.ndarray) -> None:
+        """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
+        known = keep[keep < len(self._marks.done)]
+        self._bands = self._bands._replace(first=np.ascontiguousarray(self._bands.first[:, known]))
+        self._marks = Marks(*(column[known] for column in self._marks))
+
     def candidates(self) -> Objects:
         """Exactly the minimal set of each group, best first."""
         self._bands = settled(self._bands, self._marks, self._shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,9 @@ class Emitter:
         if self._emit == "changes":
             return self._changes(_without_empty(answers, watermark), groups)
         sizes = np.diff(answers.first)
-        rank = np.arange(len(answers.id)) - np.repeat(answers.first[:-1], sizes) + 1
+        rank = answers.rank
+        if rank is None:
+            rank = np.arange(len(answers.id)) - np.repeat(answers.first[:-1], sizes) + 1
         lines = Lines(
             np.repeat(answers.step, sizes),
             np.repeat(answers.end, sizes),
@@ -62,7 +65,7 @@ class Emitter:
             answers.score,
             answers.id,
         )
-        return self._arrivals(lines) if self._emit == "arrivals" else lines
+        return self._arrivals(lines) if self._emit == "arrivals" and answers.rank is None else lines
 
     def _arrivals(self, lines: Lines) -> Lines:
         slots, first = np.unique(lines.slot, return_index=True)
@@ -97,6 +100,25 @@ class Emitter:
         ends = np.cumsum(sizes)
         self._last = np.stack([ends - sizes, ends])
         return lines
+
+    def saved(self) -> dict[str, np.ndarray]:
+        """What is remembered, as named arrays."""
+        return {"reported": self._reported, "ids": self._ids, "scores": self._scores, "last": self._last}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Go on from what was saved."""
+        self._reported, self._ids, self._scores = saved["reported"], saved["ids"], saved["scores"]
+        self._last = saved["last"]
+
+    def busy(self) -> np.ndarray:
+        """Groups whose last list had rows, which may still have to be deleted."""
+        return np.flatnonzero(self._last[1] > self._last[0])
+
+    def regroup(self, keep: np.ndarray) -> None:
+        """Forget all groups but these, which are numbered anew; those forgotten have an empty list."""
+        known = keep[keep < self._last.shape[1]]
+        rest = np.zeros((2, len(keep) - len(known)), np.int64)
+        self._last = np.concatenate([self._last[:, known], rest], axis=1)
 
     def needed(self, alive: np.ndarray) -> np.ndarray:
         """The slots whose rows may still go out, given those that engines keep."""

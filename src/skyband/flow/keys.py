@@ -1,4 +1,4 @@
-"""Groups as numbers, and ids as numbers that order."""
+"""Groups as numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
-
-_MISSING = -(1 << 63)
 
 
 class Groups:
@@ -53,10 +51,22 @@ class Groups:
             self._seen.append(known.take(pa.array(new)))
         return numbers[local]
 
+    def table(self) -> pa.Table | None:
+        """The `per` columns of all groups, in the order of their numbers; None before the first."""
+        if len(self._seen) > 1:
+            self._seen = [pa.concat_tables(self._seen, promote_options="default").unify_dictionaries().combine_chunks()]
+        return self._seen[0] if self._seen else None
+
+    def load(self, table: pa.Table) -> None:
+        """Number the rows of `table` from 0 on, forgetting all groups known before."""
+        self._seen = [table]
+        values = zip(*(table.column(name).to_pylist() for name in self.per), strict=True)
+        self._code = {value: i for i, value in enumerate(values)}
+
     def values(self, codes: np.ndarray) -> list[pa.Array]:
         """The `per` columns of rows with these group numbers."""
-        table = pa.concat_tables(self._seen, promote_options="default").combine_chunks()
-        self._seen = [table]
+        table = self.table()
+        assert table is not None
         return [column.take(pa.array(codes)).combine_chunks() for column in table.columns]
 
 
@@ -84,49 +94,3 @@ def _encoded(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
     column = column.unify_dictionaries()
     whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
-
-
-def id_numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """Ids as integers: integers as they are, any other type by its xxhash64 with Spark's seed."""
-    from skyband.kernels.xxhash import SEED, hash_bytes, hash_words
-
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    missing = column.is_null().to_numpy() if column.null_count else None
-    if pa.types.is_integer(kind):
-        wide = column.cast(pa.int64(), safe=False)
-        return (wide.fill_null(_MISSING) if missing is not None else wide).to_numpy()
-    if pa.types.is_decimal(kind):
-        # as Spark: a short decimal by its unscaled value, a long one by the bytes of it, big end first
-        unscaled = [0 if v is None else int(v.scaleb(kind.scale)) for v in column.to_pylist()]
-        if kind.precision <= 18:
-            hashed = hash_words(np.array(unscaled, np.int64).view(np.uint64))
-        else:
-            hashed = hash_bytes(*_runs([v.to_bytes((v.bit_length() + 8) // 8, "big", signed=True) for v in unscaled]))
-    elif pa.types.is_floating(kind):
-        doubles = column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0
-        hashed = hash_words(np.ascontiguousarray(doubles).view(np.uint64))
-    elif pa.types.is_temporal(kind) and not pa.types.is_date32(kind):
-        ticks = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
-        hashed = hash_words(np.ascontiguousarray(ticks.fill_null(0).to_numpy()).view(np.uint64))
-    elif not pa.types.is_nested(kind):
-        if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            data = column.cast(pa.large_binary())
-        else:
-            data = column.cast(pa.large_string()).cast(pa.large_binary())
-        whole = data.fill_null(b"").combine_chunks()
-        whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
-        offsets = np.frombuffer(whole.buffers()[1], np.int64)[whole.offset : whole.offset + len(whole) + 1]
-        text = whole.buffers()[2]
-        hashed = hash_bytes(np.frombuffer(text if text is not None else b"", np.uint8), offsets)
-    else:
-        msg = f"id={name!r} is {kind}: order by a column of plain values"
-        raise SchemaError(msg)
-    if missing is not None:
-        hashed[missing] = SEED
-    return hashed
-
-
-def _runs(values: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)])

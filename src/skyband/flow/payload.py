@@ -45,6 +45,15 @@ class Payload:
         self._slots = chosen
         self._fresh = []
 
+    def saved(self) -> tuple[int, np.ndarray, pa.Table | None]:
+        """The next slot, and the rows that `keep` left with their slots."""
+        assert not self._fresh, "keep first"
+        return self.next, self._slots, self._rows
+
+    def load(self, upcoming: int, slots: np.ndarray, rows: pa.Table | None) -> None:
+        """Go on with saved rows."""
+        self.next, self._slots, self._rows, self._fresh = upcoming, slots, rows, []
+
     def take(self, slots: np.ndarray) -> pa.Table | None:
         """The rows of these slots, in this order; None where no row was ever added."""
         chosen = distinct(slots)

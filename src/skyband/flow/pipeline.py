@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.engines import Objects, build
 from skyband.flow.emit import Emitter, Lines, change_names
-from skyband.flow.keys import Groups, id_numbers
+from skyband.flow.ids import id_numbers
+from skyband.flow.keys import Groups
+from skyband.flow.part import Part, joined
 from skyband.flow.payload import Payload
 from skyband.flow.schema import check_schema, conform
 from skyband.flow.score import scores
@@ -18,6 +20,8 @@ from skyband.flow.time import TimeType
 from skyband.windows import Clock, Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skyband.engines import Answers
     from skyband.query import TopK
 
@@ -49,49 +53,6 @@ class OutOfOrderError(Exception):
     """A source that vowed to be in order is not: whoever believed it must order it and begin again."""
 
 
-class Part(NamedTuple):
-    """Rows in the order of time and id, with what engines see of them."""
-
-    rows: pa.Table
-    score: np.ndarray
-    time: np.ndarray
-    id: np.ndarray | None
-    group: np.ndarray | None
-
-    def take(self, places: np.ndarray | slice) -> Part:
-        """Some of the rows."""
-        if isinstance(places, slice):
-            low, high, _ = places.indices(len(self.time))
-            rows = self.rows.slice(low, high - low)
-        else:
-            rows = self.rows.take(pa.array(places))
-        cut = [None if column is None else column[places] for column in self[1:]]
-        return Part(rows, *cut)  # type: ignore[arg-type]
-
-    def in_order(self) -> bool:
-        """Whether the rows come by time, and at equal times by id."""
-        from skyband.kernels.order import in_order, rises
-
-        return bool(rises(self.time)) if self.id is None else bool(in_order(self.time, self.id))
-
-    def sorted(self) -> Part:
-        """The rows by time and id; those that agree in both as they came."""
-        if self.in_order():
-            return self
-        return self.take(np.lexsort((self.time,) if self.id is None else (self.id, self.time)))
-
-
-def joined(parts: list[Part]) -> Part:
-    """All parts as one, in the order given."""
-    if len(parts) == 1:
-        return parts[0]
-    rows = pa.concat_tables([p.rows for p in parts], promote_options="default").unify_dictionaries().combine_chunks()
-    columns = [
-        None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)
-    ]
-    return Part(rows, *columns)  # type: ignore[arg-type]
-
-
 class Pipeline:
     """One query over one stream.
 
@@ -109,28 +70,29 @@ class Pipeline:
         late: int = 0,
         ahead: int | None = None,
         rising: bool = False,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         check_schema(query, schema)
         self.query = query
         self.schema = schema
         self.clock = Clock.of(query.window)
-        self.engine = build(engine, query)
+        self.engine = build(engine, query, options=options)
         self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
         self._rising = rising
-        self._line = Timeline(self.clock, late, ahead)
-        self._groups = Groups(query.per) if query.per else None
-        self._payload = Payload()
-        self._emitter = Emitter(query)
-        self._waiting: list[Part] = []  # rows whose pane is still open
+        self.timeline = Timeline(self.clock, late, ahead)
+        self.groups = Groups(query.per) if query.per else None
+        self.payload = Payload()
+        self.emitter = Emitter(query)
+        self.waiting: list[Part] = []  # rows whose pane is still open
         self._thin = _SPARE  # so many may wait before they are thinned out
-        self._counts = np.zeros(0 if query.per else 1, np.int64)
+        self.positions = np.zeros(0 if query.per else 1, np.int64)
         self._kept = 0
         self._stats = Stats()
 
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
-        self._stats.late, self._stats.ahead = self._line.lost
+        self._stats.late, self._stats.ahead = self.timeline.lost
         self._stats.peak_candidates = self.engine.peak
         return self._stats
 
@@ -139,25 +101,28 @@ class Pipeline:
         self._stats.rows += rows.num_rows
         rows = conform(rows, self.schema)
         if self.clock.counts:
-            return self._push_counted(rows)
+            return self.count(self._scored(rows, np.empty(0, np.int64)))
         assert self.time is not None
         time, missing = self.time.micros(rows.column(self.query.time))
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        if self._rising and len(time) and time.min() < self._line.newest:
+        return self.take(self._scored(rows, time), watermark)
+
+    def take(self, part: Part, watermark: int | None = None) -> pa.Table:
+        """Take rows that have their time and score, in any order; give the answers of the windows they close."""
+        if self._rising and len(part.time) and part.time.min() < self.timeline.newest:
             raise OutOfOrderError
-        taken = self._line.admit(time, watermark)
+        taken = self.timeline.admit(part.time, watermark)
         if not taken.all():
-            rows, time = rows.filter(pa.array(taken)), time[taken]
-        part = self._scored(rows, time)
+            part = part.take(np.flatnonzero(taken))
         if self.clock.slide:  # after every row, one without a score is still a step
             part = self._ranked_only(part)
         if len(part.time):
-            self._waiting.append(part.sorted())
+            self.waiting.append(part.sorted())
         # where ids break ties, rows of the newest moment wait: the next batch may have more of it
-        edge = self._line.newest + (self.query.id is None) if self._rising else self._line.edge
-        return self._advance(self._release(edge), self._line.watermark)
+        edge = self.timeline.newest + (self.query.id is None) if self._rising else self.timeline.edge
+        return self._advance(self._release(edge), self.timeline.watermark)
 
     def finish(self) -> pa.Table:
         """Answer every time window that still holds a row. Nothing is deleted by the end."""
@@ -165,28 +130,31 @@ class Pipeline:
             return self._table(None)
         return self._advance(self._release(END), END)
 
-    def _push_counted(self, rows: pa.Table) -> pa.Table:
+    def count(self, part: Part) -> pa.Table:
         """Counting windows: every row takes the next position of its group, and nothing is late."""
-        part = self._scored(rows, np.empty(0, np.int64))
         if part.group is None:
-            position = np.arange(self._counts[0], self._counts[0] + rows.num_rows)
-            self._counts[0] += rows.num_rows
+            position = np.arange(self.positions[0], self.positions[0] + len(part.score))
+            self.positions[0] += len(part.score)
         else:
             from skyband.kernels.order import numbered
 
-            assert self._groups is not None
-            self._counts = np.pad(self._counts, (0, len(self._groups) - len(self._counts)))
-            position = numbered(part.group, self._counts)
+            assert self.groups is not None
+            self.positions = np.pad(self.positions, (0, len(self.groups) - len(self.positions)))
+            position = numbered(part.group, self.positions)
         part = self._ranked_only(part._replace(time=position, id=None))
-        return self._advance([part], self._counts)
+        return self._advance([part], self.positions)
 
     def _scored(self, rows: pa.Table, time: np.ndarray) -> Part:
         score = scores(self.query.by, rows)
         if self.query.ascending:
             score = -score
-        group = None if self._groups is None else self._groups.codes(rows)
+        group = self.group(rows)
         ids = None if self.query.id is None else id_numbers(rows.column(self.query.id), self.query.id)
         return Part(rows.drop_columns(list(self.query.per)), score, time, ids, group)
+
+    def group(self, rows: pa.Table) -> np.ndarray | None:
+        """The number of each row's group; None where there is but one."""
+        return None if self.groups is None else self.groups.codes(rows)
 
     def _ranked_only(self, part: Part) -> Part:
         """The rows that have a score; the others are counted."""
@@ -198,16 +166,16 @@ class Pipeline:
     def _release(self, edge: int) -> list[Part]:
         """Take out the waiting rows before `edge`, as parts in order."""
         out, rest = [], []
-        for part in self._waiting:
+        for part in self.waiting:
             cut = int(np.searchsorted(part.time, edge))
             if cut:
                 out.append(part.take(slice(0, cut)))
             if cut < len(part.time):
                 rest.append(part.take(slice(cut, None)))
-        self._waiting = rest
+        self.waiting = rest
         if sum(len(p.time) for p in rest) > self._thin and self.clock.slide:
-            self._waiting = [self._thinned(joined(rest))]
-            self._thin = max(_SPARE, 4 * len(self._waiting[0].time))
+            self.waiting = [self._thinned(joined(rest))]
+            self._thin = max(_SPARE, 4 * len(self.waiting[0].time))
         if any(a.time[-1] >= b.time[0] for a, b in zip(out, out[1:], strict=False)):
             out = [joined(out).sorted()]
         return out
@@ -226,19 +194,21 @@ class Pipeline:
     def _advance(self, parts: list[Part], upto: int | np.ndarray) -> pa.Table:
         """Hand rows to the engine; its answers as a table."""
         if not parts:
-            group = None if self._groups is None else np.empty(0, np.int32)
-            return self._table(self.engine.advance(_NOTHING._replace(group=group), upto))
+            return self._table(self.engine.advance(self._none(), upto))
         tables = []
         for part, later in zip(parts, [*parts[1:], None], strict=True):
             goal = upto if later is None else later.time[0]
             tables.append(self._table(self.engine.advance(self._arrivals(part), goal)))
-        if len(self._payload) > 2 * self._kept + _SPARE:
-            self._payload.keep(self._emitter.needed(self.engine.candidates().id))
-            self._kept = len(self._payload)
+        if len(self.payload) > 2 * self._kept + _SPARE:
+            self.payload.keep(self.emitter.needed(self.engine.candidates().id))
+            self._kept = len(self.payload)
         return pa.concat_tables(tables)
 
+    def _none(self) -> Objects:
+        return _NOTHING if self.groups is None else _NOTHING._replace(group=np.empty(0, np.int32))
+
     def _arrivals(self, part: Part) -> Objects:
-        slots = self._payload.add(part.rows)
+        slots = self.payload.add(part.rows)
         self._stats.without_score += 0 if self.clock.slide or self.clock.counts else int(np.isnan(part.score).sum())
         return Objects(part.score, part.time, slots, part.group)
 
@@ -247,8 +217,8 @@ class Pipeline:
         if answers is None:
             lines = Lines.none(changes=self.query.emit == "changes")
         else:
-            watermark = END if self.clock.counts else self._line.watermark
-            lines = self._emitter.lines(answers, 1 if self._groups is None else len(self._groups), watermark)
+            watermark = END if self.clock.counts else self.timeline.watermark
+            lines = self.emitter.lines(answers, 1 if self.groups is None else len(self.groups), watermark)
             self._stats.windows += int((np.diff(answers.first) > 0).sum())
         self._stats.answer_rows += len(lines)
         return self._columns(lines)
@@ -269,18 +239,18 @@ class Pipeline:
             columns[query.column("_change_type")] = change_names(lines.change)
         columns[query.column("rank")] = pa.array(lines.rank, pa.int32())
         columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
-        rows = self._payload.take(lines.slot) if len(lines) else None
+        rows = self.payload.take(lines.slot) if len(lines) else None
         for field in own:
             column = pa.array([], field.type) if rows is None else rows.column(field.name)
             columns[field.name] = column if column.type == field.type else column.cast(field.type)
         return pa.table(columns)
 
     def _per(self, group: np.ndarray) -> list[pa.Array]:
-        if self._groups is None:
+        if self.groups is None:
             return []
         if not len(group):
             return [pa.array([], self.schema.field(name).type) for name in self.query.per]
-        return self._groups.values(group)
+        return self.groups.values(group)
 
 
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))

@@ -131,6 +131,7 @@ def _value(tree: Tree, rows: pa.Table) -> Any:
         return _checked(pc.round(value, ndigits=parts[1], round_mode="half_towards_infinity"), value)
     values = [_value(part, rows) for part in parts]
     if operation in _COMPARE:
+        _check_texts(parts, values)
         return _COMPARE[operation](*values)
     if operation in _SIMPLE:
         return _checked(_SIMPLE[operation](*values), *values)
@@ -184,10 +185,22 @@ def _double(column: pa.ChunkedArray, name: str) -> Any:
 
 def _flag(column: pa.ChunkedArray, name: str) -> Any:
     """A column of true and false."""
+    if pa.types.is_null(column.type):
+        return column.cast(pa.bool_())
     if not pa.types.is_boolean(column.type):
         msg = f"by takes column {name!r} for true or false, but it is {column.type}: compare it with something"
         raise SchemaError(msg)
     return column
+
+
+def _check_texts(parts: list[Any], values: list[Any]) -> None:
+    """Only a column of text can be compared with a text."""
+    for part, value in zip(parts, values, strict=True):
+        kind = value.type
+        text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+        if part[0] == "raw" and not text:
+            msg = f"by compares column {part[1]!r} with a text, but it is {kind}: compare it with a number"
+            raise SchemaError(msg)
 
 
 def _raw(column: pa.ChunkedArray) -> Any:

@@ -73,8 +73,13 @@ class Sliding:
 
     @property
     def kind(self) -> str:
-        """Which engines serve it: "slide", or "row" for an answer after every row."""
+        """Whether its windows "slide", or there is one after every "row"."""
         return "slide" if self.slide else "row"
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Which engines serve it: those for one of these kinds of window."""
+        return frozenset({"slide"} if self.slide else {"row", "every row"})
 
     def __repr__(self) -> str:
         words = [repr(spoken(self.size)), repr(spoken(self.slide) if self.slide else "row")]
@@ -119,6 +124,11 @@ class Counting:
     origin: ClassVar[int] = 0
     closed: ClassVar[str] = "left"
     kind: ClassVar[str] = "slide"
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Which engines serve it: those for one of these kinds of window."""
+        return frozenset({"slide", "every row"} if self.slide == 1 else {"slide"})
 
     def __post_init__(self) -> None:
         for field, value in (("size", self.size), ("slide", self.slide)):

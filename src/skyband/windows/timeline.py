@@ -55,7 +55,7 @@ class Timeline:
         if self.ahead is not None:
             taken = time <= self._reach(time)
             ahead = int(len(time) - taken.sum())
-        newest = int(time[taken].max()) if ahead else int(time.max())
+        newest = int(time[taken].max(initial=self.newest)) if ahead else int(time.max())
         if self.watermark > BEGINNING and int(time.min()) < self.edge:
             taken &= time >= self.edge
         self.lost = Late(self.lost.late + int(len(time) - taken.sum()) - ahead, self.lost.ahead + ahead)
@@ -66,7 +66,8 @@ class Timeline:
     def _reach(self, time: np.ndarray) -> int:
         """How far time can have come: from the newest seen, in steps of at most `ahead`, whatever the order."""
         assert self.ahead is not None
-        start = int(time.min()) if self.newest == BEGINNING else self.newest
+        # at first the middle of the batch stands for what is usual: one old row must not make all others "ahead"
+        start = int(np.median(time)) if self.newest == BEGINNING else self.newest
         times = np.concatenate([[start], np.sort(time[time > start])])
         jumps = np.flatnonzero(np.diff(times) > self.ahead)
         return int(times[jumps[0]] if len(jumps) else times[-1])

@@ -1,0 +1,80 @@
+"""Checks what a user sets on an engine; every message says what to write instead."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from skyband.errors import QueryError
+from skyband.query.duration import duration, spoken
+
+if TYPE_CHECKING:
+    from skyband.query import TopK
+
+_BUFFER = 2000  # rows, the paper's default; 1/20 of its window
+
+
+def whole(name: str, value: object, least: int) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        msg = f"{name}={value!r} is no number of objects: write a whole number of at least {least}"
+        raise QueryError(msg)
+    return value
+
+
+def coefficient(name: str, value: object) -> float:
+    """A number of at least zero."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        msg = f"{name}={value!r} is no share of the candidates: write a number of at least 0, such as 0.2"
+        raise QueryError(msg)
+    return float(value)
+
+
+def probability(name: str, value: object) -> float:
+    """A number between zero and one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        msg = f"{name}={value!r} is no probability of error: write a number between 0 and 1, such as 0.001"
+        raise QueryError(msg)
+    return float(value)
+
+
+def width(name: str, value: object) -> float:
+    """A length above zero, in scores."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        msg = f"{name}={value!r} is no width of a cell: write a number above 0"
+        raise QueryError(msg)
+    return float(value)
+
+
+def span(query: TopK, buffer: object) -> int:
+    """How far back the buffer reaches: in rows, or in microseconds for windows by time.
+
+    At most half the window (theorem 5.1): otherwise what made an object wait could leave before it does.
+    """
+    size = query.window.size
+    most = (size + 1) // 2
+    if query.window.counts:
+        if buffer is None:
+            return min(_BUFFER, most)
+        rows = whole("buffer", buffer, 1)
+        if rows > most:
+            msg = (
+                f"buffer={rows} is more than half of the {size} rows of the window, so answers could miss rows that "
+                f"still wait in it: write at most {most}"
+            )
+            raise QueryError(msg)
+        return rows
+    if buffer is None:
+        return max(size // 20, 1)
+    if not isinstance(buffer, (str, timedelta)):
+        msg = f'buffer={buffer!r} is no length of time, as the window is: write one such as "{spoken(max(size // 20, 1))}"'
+        raise QueryError(msg)
+    length = duration(buffer, "buffer")
+    if not 0 < length <= most:
+        msg = (
+            f"buffer={buffer!r} is more than half of the window's {spoken(size)}, or nothing, so answers could miss "
+            f'rows that still wait in it: write at most "{spoken(max(size // 2, 1))}"'
+        )
+        raise QueryError(msg)
+    return length

@@ -1,0 +1,105 @@
+"""Filters (SF, RF, PF): a buffer of the last objects before a strict or relaxed band."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skyband.engines.arrival._options import coefficient, probability, span, whole, width
+from skyband.engines.arrival._steps import Rule, Steps, relaxed, screening, strict
+from skyband.engines.arrival.limits import limit as candidate_limit
+from skyband.engines.arrival.probabilistic import ROWS
+from skyband.kernels.ranked import CELL, END, HEAD, THRESHOLD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skyband.query import TopK
+
+
+class Filtered(Steps):
+    """Let an object into the band at once if it is among the k best of the buffer, else when it leaves the buffer.
+
+    Those k stay in the window while the object is in the buffer, since the buffer spans at most half of the window: it need
+    not be in the band before. When it leaves, k better ones in the buffer are later ones: it is dominated for
+    good, and nearly all are. The k best of the buffer come from the filter, itself a k-skyband of the
+    buffer: strict (SF), relaxed (RF) or probabilistic (PF). Any subset of the buffer will do, so PF is exact too.
+
+    Exact, with any filter. `candidates()` is the k-skyband; the band alone lacks what waits in the buffer.
+
+    Cost: two comparisons for nearly every arrival with PF; with SF and RF that of SA and RA over the buffer. A row
+    that enters the band costs what it does in `Strict` or `Relaxed`. Memory: the buffer, the filter, the band.
+
+    `buffer` is a number of rows, at most (n + 1) / 2, or a length of time for windows by time, at most half the
+    window. `cell` gives SF and RF an index: cells of that width in score, and only rows in cells that reach above the k-th
+    score of the filter are shown to it.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3))
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="rapf", options={"buffer": 2})["score"].to_pylist()
+    [5.0, 5.0, 5.0, 3.0]
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="sasf", options={"buffer": 3})
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: buffer=3 is more than half of the 3 rows of the window, so answers could miss rows
+    that still wait in it: write at most 2
+
+    References
+    ----------
+    Pripuzic et al., TODS 2015, section 5, theorem 5.1 and lemma 5.2; the index threshold: section 6.1. The bound
+    b <= (n + 1) / 2 is given for counting windows; in whole microseconds it is the same for windows by time.
+    PF has no additional candidates, and its bar gives way by the whole of the last gap.
+    """
+
+    def __init__(
+        self,
+        query: TopK,
+        resume: Mapping[str, np.ndarray] | None = None,
+        *,
+        band: str,
+        screen: str,
+        buffer: object = None,
+        **more: float | None,
+    ) -> None:
+        reach = span(query, buffer)
+        cell = more.get("cell")
+        super().__init__(
+            query,
+            rule(band, query, reach, more),
+            rule(screen, query, reach, more),
+            span=reach,
+            cell=0.0 if cell is None else width("cell", cell),
+            resume=resume,
+        )
+
+    def screened(self) -> tuple[list[int], float, list[int]]:
+        """The filter's ids, best first, the threshold for its index, and the ids in the buffer, newest first."""
+        num, real = self.screen.num, self.screen.real
+        enough = num[END] - num[HEAD] >= self._k
+        kth = self.screen.score[num[HEAD] + self._k - 1] if enough else -np.inf
+        held = self.screen.id[num[HEAD] : num[END]].tolist()
+        return held, float(real[THRESHOLD] if real[CELL] else kth), self.rows.id[::-1].tolist()
+
+
+def rule(name: str, query: TopK, reach: int, more: Mapping[str, float | None]) -> Rule:
+    """When a list forgets: by name, over a buffer that reaches so far."""
+    if name == "strict":
+        return strict()
+    if name == "relaxed":
+        return relaxed(query.k, coefficient("gamma", more.get("gamma", 0.2)))
+    rows = reach if query.window.counts else ROWS
+    needed = candidate_limit(rows, query.k, probability("sigma", more.get("sigma", 0.001))).summed
+    limit = more.get("limit")
+    return screening(needed if limit is None else whole("limit", limit, 1))
+
+
+sasf = partial(Filtered, band="strict", screen="strict")
+sarf = partial(Filtered, band="strict", screen="relaxed")
+sapf = partial(Filtered, band="strict", screen="probabilistic")
+rasf = partial(Filtered, band="relaxed", screen="strict")
+rarf = partial(Filtered, band="relaxed", screen="relaxed")
+rapf = partial(Filtered, band="relaxed", screen="probabilistic")

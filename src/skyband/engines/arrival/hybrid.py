@@ -1,0 +1,234 @@
+"""PA while the stream looks random, RAPF while it does not."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from skyband.engines.arrival._options import coefficient, span
+from skyband.engines.arrival._order import runs, trend
+from skyband.engines.arrival._steps import NO_LIST, Rule, Steps, joined, relaxed
+from skyband.engines.arrival.filtered import rule
+from skyband.engines.arrival.probabilistic import pa_rule
+from skyband.engines.protocol import Answers, Objects, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skyband.query import TopK
+
+_SURE = 4.0  # standard deviations that make order: one block in 16,000 by chance
+_FEW = 32  # scores, below which no test says anything
+_SAMPLE = 16  # scores of each block that stand for it in the test over the whole window
+_WHYS = ("neighbours are alike", "scores rise or fall over the window", "a whole window looked random")
+_NEVER = -(1 << 61)
+_NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class Switch(NamedTuple):
+    """A change of engine: when, to which, why; and from which moment on answers are exact, None: never."""
+
+    time: int  # microseconds or position of the first row under the new engine
+    engine: str
+    why: str
+    exact_from: int | None
+
+
+class Hybrid:
+    """Run PA while a test on the last rows sees no order in them, RAPF while it does.
+
+    Whenever the buffer has been filled anew, two tests look at it: do its scores stay near each other (runs about the
+    median), do scores rise or fall over the window (rank correlation of a sample)? If so, RAPF goes on with
+    PA's objects and the whole buffer. Back to PA when a new PA beside it has seen a whole window and no order.
+
+    While the stream looks random, PA's bounds. What came since the last test that saw no order is still in the buffer
+    when order is seen, so nothing of it is lost; what PA had dropped before may be missed, until all of that has left
+    the window: exact from then on, at the latest one window after order was seen; at once if it is seen in the first
+    buffer. `switches` and the log "skyband" say when and why, and from when on answers are exact.
+
+    Cost: that of the engine at work, and O(1) a row for the tests; both engines' for a window before PA returns.
+    Memory: that of the engine at work, and the buffer.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(1000), emit="arrivals")
+    >>> falling = {"x": list(range(5000, 0, -1))}
+    >>> len(sb.run(query, falling, engine="probabilistic")), len(sb.run(query, falling, engine="hybrid"))
+    (..., 4001)
+
+    References
+    ----------
+    Pripuzic et al., TODS 2015, end of section 4.1.3, where it is left for future work.
+    """
+
+    def __init__(
+        self,
+        query: TopK,
+        resume: Mapping[str, np.ndarray] | None = None,
+        *,
+        buffer: object = None,
+        limit: int | None = None,
+        additional: int = 10,
+        **more: float,
+    ) -> None:
+        self._query, self._size, self._span = query, query.window.size, span(query, buffer)
+        self._random = pa_rule(query, limit, additional, more.get("sigma", 0.001))
+        self._ordered = relaxed(query.k, coefficient("gamma", more.get("gamma", 0.2)))
+        self._screen = rule("probabilistic", query, self._span, more)
+        self._running, self._exact = self._pa(), False  # the engine at work; True: it is RAPF
+        self._beside: Steps | None = None  # the PA that is to take over, and since when it runs
+        self._since = 0
+        self._block, self._began = _NEVER, _NEVER  # the block of the last row, and of the first
+        self._recent = _NOTHING  # the buffer
+        self._told = np.empty(0, np.int64)  # ids in it that have been reported
+        self._sample = _NOTHING  # of the window
+        self.switches: list[Switch] = []
+        self.peak = 0
+        if resume is not None:
+            self._restore(resume)
+
+    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+        """Block by block, with a test before each new one."""
+        block = arrivals.time // self._span
+        cuts = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(block)]
+        said = []
+        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+            part = Objects(*(column[low:high] for column in arrivals[:3]))
+            if low < high and block[low] != self._block:
+                self._look(int(block[low]))
+            later = upto if high == len(block) else arrivals.time[high : high + 1]
+            said.append(self._take(part, later))
+        return joined(said)
+
+    def candidates(self) -> Objects:
+        """What the engine at work keeps, and while it is PA, the buffer."""
+        kept = self._running.kept()[0] if not self._exact else self._running.candidates()
+        if not self._exact:
+            kept = _ranked(kept, self._recent)
+        kept = kept.take(kept.time > self._running.now - self._size)
+        self.peak = max(self.peak, len(kept.id))
+        return kept
+
+    def snapshot(self) -> Snapshot:
+        """The engines, the buffer, the sample and what has happened."""
+        saved = {f"running/{name}": array for name, array in self._running.snapshot().items()}
+        if self._beside is not None:
+            saved |= {f"beside/{name}": array for name, array in self._beside.snapshot().items()}
+        for name, rows in (("recent", self._recent), ("sample", self._sample)):
+            saved |= {f"{name}/{column}": getattr(rows, column) for column in ("score", "time", "id")}
+        saved["told"] = self._told
+        saved["state"] = np.array([self._exact, self._since, self._block, self._began, self.peak], np.int64)
+        happened = [
+            (s.time, s.engine == "rapf", _WHYS.index(s.why), _NEVER if s.exact_from is None else s.exact_from)
+            for s in self.switches
+        ]
+        saved["switches"] = np.array(happened, np.int64).reshape(-1, 4)
+        return saved
+
+    def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
+        exact, self._since, self._block, self._began, self.peak = (int(n) for n in resume["state"])
+        self._exact = bool(exact)
+        self._running = self._rapf(_named(resume, "running/")) if exact else self._pa(_named(resume, "running/"))
+        beside = _named(resume, "beside/")
+        self._beside = self._pa(beside) if beside else None
+        self._recent, self._sample = (
+            Objects(*(resume[f"{name}/{column}"] for column in ("score", "time", "id"))) for name in ("recent", "sample")
+        )
+        self._told = resume["told"]
+        self.switches = [
+            Switch(time, "rapf" if to else "probabilistic", _WHYS[why], None if since == _NEVER else since)
+            for time, to, why, since in resume["switches"].tolist()
+        ]
+
+    def _pa(self, resume: Mapping[str, np.ndarray] | None = None) -> Steps:
+        return self._made(self._random, NO_LIST, 0, resume)
+
+    def _rapf(self, resume: Mapping[str, np.ndarray] | None = None) -> Steps:
+        return self._made(self._ordered, self._screen, self._span, resume)
+
+    def _made(self, band: Rule, screen: Rule, reach: int, resume: Mapping[str, np.ndarray] | None) -> Steps:
+        return Steps(self._query, band, screen, span=reach, resume=resume)
+
+    def _take(self, part: Objects, upto: int | np.ndarray) -> Answers:
+        """Hand a part of one block to the engines, and remember it."""
+        answers = self._running.advance(part, upto)
+        if self._beside is not None:
+            self._beside.advance(part, upto)
+        scored = part.take(~np.isnan(part.score))
+        if len(scored.id):
+            recent = _together(self._recent, scored)
+            self._recent = recent.take(recent.time > scored.time[-1] - self._span)
+            told = np.concatenate([self._told, answers.id]) if answers.rank is not None else self._told
+            self._told = told[told >= self._recent.id[0]]
+        buffered = 0 if self._exact else len(self._recent.id)
+        self.peak = max(self.peak, self._running.peak + buffered)
+        return answers
+
+    def _look(self, block: int) -> None:
+        """Test the block that has ended; perhaps change the engine. `block` is the one that begins."""
+        ended, self._block = self._block, block
+        if ended == _NEVER:
+            self._began = block
+            return
+        inside = self._recent.take(self._recent.time >= ended * self._span)
+        some = inside.take(np.linspace(0, len(inside.id) - 1, min(_SAMPLE, len(inside.id)), dtype=np.int64))
+        sample = _together(self._sample, some)
+        self._sample = sample.take(sample.time >= block * self._span - self._size)
+        why = -1
+        if len(inside.id) >= _FEW and abs(runs(inside.score)) > _SURE:
+            why = 0
+        elif len(self._sample.id) >= _FEW and abs(trend(self._sample.score)) > _SURE:
+            why = 1
+        if why >= 0:
+            self._beside = None
+            if not self._exact:
+                self._be_exact(ended, block, why)
+        elif self._exact:
+            if self._beside is None:
+                self._beside, self._since = self._pa(), block
+                self._beside.adopt(_NOTHING, np.empty(0, np.int64), _NOTHING, self._running)
+            elif (block - self._since) * self._span >= self._size:
+                self._be_fast(block)
+
+    def _be_exact(self, ended: int, block: int, why: int) -> None:
+        """RAPF takes over PA's objects and all of the buffer."""
+        objects, told = self._running.kept()
+        kept = _ranked(objects, self._recent)
+        reported = np.isin(kept.id, np.concatenate([objects.id[told > 0], self._told]))
+        exact = self._rapf()
+        exact.adopt(kept, reported.astype(np.int64), self._recent, self._running)
+        self._running, self._exact = exact, True
+        since = ended * self._span + (self._size - 1 if ended != self._began else 0)
+        self._note(Switch(block * self._span, "rapf", _WHYS[why], since))
+
+    def _be_fast(self, block: int) -> None:
+        """The PA beside RAPF takes over; what RAPF has pruned can never be reported again."""
+        assert self._beside is not None
+        objects, _ = self._beside.kept()
+        known, told = self._running.kept()
+        buffer = self._running.rows
+        new = np.concatenate([known.id[told == 0], buffer.id[~np.isnan(buffer.wait)]])
+        self._beside.mark(~np.isin(objects.id, new))
+        self._running, self._exact, self._beside = self._beside, False, None
+        self._note(Switch(block * self._span, "probabilistic", _WHYS[2], None))
+
+    def _note(self, switch: Switch) -> None:
+        self.switches.append(switch)
+        logging.getLogger("skyband").info("hybrid: %s from %d on: %s", switch.engine, switch.time, switch.why)
+
+
+def _named(saved: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in saved.items() if name.startswith(prefix)}
+
+
+def _together(one: Objects, other: Objects) -> Objects:
+    return Objects(*(np.concatenate(pair) for pair in zip(one[:3], other[:3], strict=True)))
+
+
+def _ranked(one: Objects, other: Objects) -> Objects:
+    """The objects of both, each once, best first."""
+    both = _together(one, other.take(~np.isin(other.id, one.id)))
+    return both.take(np.lexsort((both.id, both.score))[::-1])

@@ -1,0 +1,90 @@
+"""Ids as numbers that order: integers as they are, anything else by Spark's hash of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import SchemaError
+
+_MISSING = -(1 << 63)
+
+
+def id_numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    """Ids as integers: integers as they are, any other type by its xxhash64 with Spark's seed.
+
+    Examples
+    --------
+    >>> id_numbers(pa.chunked_array([["hello", None]]), "i").tolist()
+    [-4367754540140381902, 42]
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_nested(kind):
+        msg = f"id={name!r} is {kind}: order by a column of plain values"
+        raise SchemaError(msg)
+    if pa.types.is_uint64(kind):  # the sign bit turned keeps the order
+        return column.fill_null(0).to_numpy().view(np.int64) ^ _MISSING
+    if pa.types.is_integer(kind):
+        return column.cast(pa.int64(), safe=False).fill_null(_MISSING).to_numpy()
+    return hashes(column)
+
+
+def hashes(column: pa.ChunkedArray) -> np.ndarray:
+    """The xxhash64 of each value, as Spark computes it; of NULL it is the seed."""
+    from skyband.kernels.xxhash import SEED, hash_bytes, hash_words
+
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        hashed = _hashed_decimals(column)
+    elif pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_float32(kind) or _narrow(kind):
+        plain = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
+        numbers = plain.cast(pa.float32() if pa.types.is_float32(kind) else pa.int32()).fill_null(0).to_numpy()
+        four = np.ascontiguousarray(numbers if numbers.dtype == np.int32 else numbers + np.float32(0))
+        hashed = hash_bytes(four.view(np.uint8), np.arange(0, 4 * len(four) + 4, 4))
+    elif pa.types.is_floating(kind):
+        hashed = hash_words(_words(column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0))
+    elif pa.types.is_integer(kind):
+        hashed = hash_words(_words(column.cast(pa.int64(), safe=False).fill_null(0).to_numpy()))
+    elif pa.types.is_temporal(kind):
+        ticks = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+        hashed = hash_words(_words(ticks.fill_null(0).to_numpy()))
+    else:
+        hashed = hash_bytes(*_runs(column))
+    if column.null_count:
+        hashed[column.is_null().to_numpy()] = SEED
+    return hashed
+
+
+def _narrow(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind)) and kind.bit_width < 64 and kind != pa.uint32()
+
+
+def _words(numbers: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(numbers).view(np.uint64)
+
+
+def _hashed_decimals(column: pa.ChunkedArray) -> np.ndarray:
+    """A short decimal by its unscaled value, a long one by the bytes of it, big end first."""
+    from skyband.kernels.xxhash import hash_bytes, hash_words
+
+    kind = column.type
+    unscaled = [0 if value is None else int(value.scaleb(kind.scale)) for value in column.to_pylist()]
+    if kind.precision <= 18:
+        return hash_words(_words(np.array(unscaled, np.int64)))
+    parts = [value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True) for value in unscaled]
+    return hash_bytes(np.frombuffer(b"".join(parts), np.uint8), np.cumsum([0, *map(len, parts)]))
+
+
+def _runs(column: pa.ChunkedArray) -> tuple[Any, Any]:
+    """Texts or bytes as one run of bytes, and where each begins."""
+    if not pa.types.is_fixed_size_binary(column.type) and not pa.types.is_binary(column.type):
+        column = column.cast(pa.large_string())
+    whole = column.cast(pa.large_binary()).fill_null(b"").combine_chunks()
+    whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+    offsets = np.frombuffer(whole.buffers()[1], np.int64)[whole.offset : whole.offset + len(whole) + 1]
+    text = whole.buffers()[2]
+    return np.frombuffer(text if text is not None else b"", np.uint8), offsets

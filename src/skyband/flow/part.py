@@ -1,0 +1,51 @@
+"""Rows in the order of time and id, with what engines see of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+
+class Part(NamedTuple):
+    """Rows in the order of time and id, with what engines see of them."""
+
+    rows: pa.Table
+    score: np.ndarray
+    time: np.ndarray
+    id: np.ndarray | None
+    group: np.ndarray | None
+
+    def take(self, places: np.ndarray | slice) -> Part:
+        """Some of the rows."""
+        if isinstance(places, slice):
+            low, high, _ = places.indices(len(self.time))
+            rows = self.rows.slice(low, high - low)
+        else:
+            rows = self.rows.take(pa.array(places))
+        cut = [None if column is None else column[places] for column in self[1:]]
+        return Part(rows, *cut)  # type: ignore[arg-type]
+
+    def in_order(self) -> bool:
+        """Whether the rows come by time, and at equal times by id."""
+        from skyband.kernels.order import in_order, rises
+
+        return bool(rises(self.time)) if self.id is None else bool(in_order(self.time, self.id))
+
+    def sorted(self) -> Part:
+        """The rows by time and id; those that agree in both as they came."""
+        if self.in_order():
+            return self
+        return self.take(np.lexsort((self.time,) if self.id is None else (self.id, self.time)))
+
+
+def joined(parts: list[Part]) -> Part:
+    """All parts as one, in the order given."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = pa.concat_tables([p.rows for p in parts], promote_options="default").unify_dictionaries().combine_chunks()
+    columns = [
+        None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)
+    ]
+    return Part(rows, *columns)  # type: ignore[arg-type]

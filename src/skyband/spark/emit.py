@@ -1,0 +1,54 @@
+"""Answers out: blobs of the stateful operator as typed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from skyband.flow.schema import check_schema
+from skyband.flow.time import TimeType
+from skyband.spark.state import unwrite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from skyband.query import TopK
+
+
+def result_type(schema: StructType, query: TopK, *, early: bool) -> StructType:
+    """The columns of the answers, after checking that the query fits the source."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    check_schema(query, arrow)
+    time: Any = LongType()
+    if query.time is not None and not query.window.counts:
+        TimeType.of(query, arrow.field(query.time).type)
+        time = schema[query.time].dataType
+    fields = [StructField(query.column("window_start"), time), StructField(query.column("window_end"), time)]
+    if query.emit == "changes":
+        fields.append(StructField(query.column("step"), LongType()))
+    fields += [StructField(name, schema[name].dataType) for name in query.per]
+    if query.emit == "changes":
+        fields.append(StructField(query.column("_change_type"), StringType()))
+    fields += [StructField(query.column("rank"), IntegerType()), StructField(query.column("score"), DoubleType())]
+    fields += [StructField(f.name, f.dataType) for f in schema if f.name not in query.per]
+    if early:
+        fields.append(StructField(query.column("final"), BooleanType()))
+    return StructType(fields)
+
+
+def empty(kind: StructType) -> pa.Table:
+    """No answers."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(kind, timezone="UTC").empty_table()
+
+
+def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows in the blobs."""
+    for batch in batches:
+        for blob in batch.column("blob"):
+            yield from unwrite(blob.as_py()).to_batches()

@@ -1,0 +1,194 @@
+"""The one stateful operator: a bucket of groups, its state in chunks, a timer for its next window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from skyband.flow.part import joined
+from skyband.flow.pipeline import Pipeline
+from skyband.flow.saved import load, save
+from skyband.spark.prune import unpacked
+from skyband.spark.state import check, chunks, dump, read, unwrite, write
+from skyband.windows.timeline import BEGINNING
+
+if TYPE_CHECKING:
+    from skyband.flow.part import Part
+    from skyband.query import TopK
+
+TOLD = "blob binary, rows long, without_score long, without_time long, late long, candidates long"
+"""What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
+
+
+class Bucket:
+    """The groups of one bucket: takes packed rows, gives answers. Knows nothing of Spark."""
+
+    def __init__(self, query: TopK, schema: pa.Schema, engine: str, *, early: bool = False) -> None:
+        self.query = query
+        self.early = early
+        self.schema = schema
+        self.engine = engine
+        self.line = Pipeline(query, schema, engine)
+        self.counts = dict.fromkeys(("rows", "without_score", "without_time", "late"), 0)
+
+    def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:
+        """Rows as `prune` packed them, with the watermark that holds as this batch begins."""
+        line = self.line
+        line.timeline.watermark = max(line.timeline.watermark, watermark)
+        parts = []
+        for pane, rows, blob in zip(packed["pane"], packed["rows"], packed["blob"], strict=True):
+            if pane is not None and not pd.isna(pane) and pane <= line.timeline.watermark:
+                self.counts["late"] += int(rows)
+            elif blob is not None:
+                parts.append(unpacked(unwrite(blob)))
+        for name in ("rows", "without_score", "without_time"):
+            self.counts[name] += int(sum(packed[name]))
+        before = line.stats.late
+        answers = self._push(parts, watermark)
+        self.counts["late"] += line.stats.late - before
+        return self._told(answers)
+
+    def _push(self, parts: list[Part], watermark: int) -> pa.Table:
+        line = self.line
+        if not parts:
+            return line.finish() if line.clock.counts else line.push(self.schema.empty_table(), watermark)
+        part = joined(parts)
+        group = line.group(part.rows)
+        part = part._replace(rows=part.rows.drop_columns(list(self.query.per)), group=group)
+        if line.clock.counts:
+            return line.count(part.sorted())
+        return line.take(part, watermark)
+
+    def finish(self, newest: int) -> pa.Table:
+        """No more rows will come: what the windows still open hold. Time has come to `newest`."""
+        self.line.timeline.watermark = max(self.line.timeline.watermark, newest)
+        return self._marked(self.line.finish(), final=True)
+
+    def _told(self, answers: pa.Table) -> pa.Table:
+        """Answers, and with `early` what they would be if nothing more came."""
+        final = self._marked(answers, final=True)
+        if not self.early or self.line.clock.counts:
+            return final
+        copy = Pipeline(self.query, self.schema, self.engine)
+        load(copy, self.engine, save(self.line))
+        return pa.concat_tables([final, self._marked(copy.finish(), final=False)])
+
+    def _marked(self, answers: pa.Table, *, final: bool) -> pa.Table:
+        if not self.early:
+            return answers
+        return answers.append_column(self.query.column("final"), pa.array(np.full(answers.num_rows, final)))
+
+    def next_end(self) -> int | None:
+        """When something will happen next without new rows, in milliseconds; None if nothing can."""
+        line = self.line
+        clock, watermark = line.clock, line.timeline.watermark
+        if clock.counts or not self.alive():
+            return None
+        waiting = min((int(p.time[0]) for p in line.waiting), default=None)
+        if not clock.slide:
+            return None if waiting is None else waiting // 1000 + 1  # a row is done once time has passed it
+        idle = waiting is not None and not len(line.engine.candidates().id) and not len(line.emitter.busy())
+        since = max(watermark, waiting) if idle and waiting is not None else watermark
+        return -(-int(clock.end(clock.first(since))) // 1000)
+
+    def alive(self) -> bool:
+        """Whether there is anything to remember."""
+        line = self.line
+        if line.clock.counts or line.waiting or len(line.engine.candidates().id):
+            return True
+        return bool(len(line.emitter.busy()))
+
+
+class Operator(StatefulProcessor):
+    """Buckets on `transformWithStateInPandas`."""
+
+    def __init__(self, query: TopK, engine: str, identity: dict[str, str], *, early: bool) -> None:
+        self.query, self.engine, self.identity, self.early = query, engine, identity, early
+
+    def init(self, handle: Any) -> None:
+        """Open the state."""
+        self.handle = handle
+        self.state = handle.getMapState("chunks", "number int", "blob binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
+        """Rows of a bucket."""
+        frames = list(rows)
+        packed = pd.concat(frames) if len(frames) > 1 else frames[0]
+        columns = {name: packed[name].tolist() for name in packed.columns}
+        yield from self._advance(columns, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
+        """Time has come to where a window of a silent bucket closes."""
+        yield from self._advance(None, timerValues)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _advance(self, packed: Mapping[str, Any] | None, timer: Any) -> Iterator[pd.DataFrame]:
+        millis = timer.getCurrentWatermarkInMs()
+        watermark = millis * 1000 if millis > 0 else BEGINNING
+        old = self._stored()
+        bucket = self._bucket(old, packed)
+        if bucket is None:  # only rows that count and nothing else
+            yield _told_nothing(packed)
+            return
+        answers = bucket.take(packed or _NOTHING, watermark)
+        self._store(bucket, old)
+        self._set_timer(bucket)
+        yield pd.DataFrame(
+            {
+                "blob": [write(answers) if answers.num_rows else None],
+                **{name: [count] for name, count in bucket.counts.items()},
+                "candidates": [len(bucket.line.engine.candidates().id)],
+            }
+        )
+
+    def _bucket(self, old: list[bytes], packed: Mapping[str, Any] | None) -> Bucket | None:
+        if old:
+            header, saved = read(b"".join(old))
+            check(header, self.identity)
+            schema = unwrite(saved.pop("schema")["v"][0].as_py()).schema
+            bucket = Bucket(self.query, schema, header["engine"], early=self.early)
+            load(bucket.line, header["engine"], saved)
+            return bucket
+        blob = next((b for b in (packed or _NOTHING)["blob"] if b is not None), None)
+        if blob is None:
+            return None
+        return Bucket(self.query, unpacked(unwrite(blob)).rows.schema, self.engine, early=self.early)
+
+    def _stored(self) -> list[bytes]:
+        found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
+        return [found[number] for number in sorted(found)]
+
+    def _store(self, bucket: Bucket, old: list[bytes]) -> None:
+        """Write the chunks that have changed; a bucket with nothing to remember leaves the state."""
+        new: list[bytes] = []
+        if bucket.alive():
+            saved = save(bucket.line)
+            saved["schema"] = pa.table({"v": pa.array([write(bucket.schema.empty_table())], pa.binary())})
+            new = chunks(dump(saved, {"engine": bucket.engine, "query": self.identity}))
+        for number, chunk in enumerate(new):
+            if number >= len(old) or old[number] != chunk:
+                self.state.updateValue((number,), (chunk,))
+        for number in range(len(new), len(old)):
+            self.state.removeKey((number,))
+
+    def _set_timer(self, bucket: Bucket) -> None:
+        for timer in list(self.handle.listTimers()):
+            self.handle.deleteTimer(timer)
+        end = bucket.next_end()
+        if end is not None:
+            self.handle.registerTimer(end)
+
+
+_NOTHING: dict[str, list[Any]] = {name: [] for name in ("pane", "rows", "without_score", "without_time", "blob")}
+
+
+def _told_nothing(packed: Mapping[str, Any] | None) -> pd.DataFrame:
+    counts = {name: [int(sum((packed or _NOTHING)[name]))] for name in ("rows", "without_score", "without_time")}
+    return pd.DataFrame({"blob": [None], **counts, "late": [0], "candidates": [0]})

@@ -1,0 +1,215 @@
+"""top_k: the stages joined, from DataFrame to DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from skyband.engines.plan import choose
+from skyband.errors import QueryError, SchemaError
+from skyband.query import TopK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+OLDEST = (4, 2)
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_MOST_BUCKETS = 1024
+_NEWEST = "__skyband_newest"
+
+
+def top_k(
+    query: TopK, *, engine: str = "auto", early: bool = False, buckets: int | None = None
+) -> Callable[[DataFrame], DataFrame]:
+    """The k best rows of each window of a Spark DataFrame, streaming or batch: for `df.transform(...)`.
+
+    Parameters
+    ----------
+    query
+        What to rank. A stream needs `df.withWatermark(time, ...)` for time windows.
+    engine
+        "auto", or a name in `sb.ENGINES`.
+    early
+        Also report, at every trigger, the provisional answer of the windows still open; column `final` tells
+        them apart.
+    buckets
+        Into how many parts the groups are dealt (default 8, or 1 without `per`). Fixed at the first start of a
+        stream.
+
+    Returns
+    -------
+    A function from DataFrame to DataFrame. Its columns are those of `sb.run`. Counts of rows, late rows and rows
+    without a score go out as the observed metric "skyband" of each batch.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=10, by="price * volume", window=sb.Sliding("10 minutes", "1 minute"), time="ts")
+    >>> step = sb.spark.top_k(query)  # then: trades.withWatermark("ts", "30 seconds").transform(step)
+    """
+    _check_version()
+    if not isinstance(query, TopK):
+        msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
+        raise QueryError(msg)
+    if early and query.emit != "answers":
+        msg = f'early=True goes with emit="answers", not {query.emit!r}: leave one of them out'
+        raise QueryError(msg)
+    if buckets is not None and (not isinstance(buckets, int) or not 1 <= buckets <= _MOST_BUCKETS):
+        msg = f"buckets={buckets!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
+        raise QueryError(msg)
+    plan = choose(query, engine)
+    parts = (buckets or 8) if query.per else 1
+
+    def transform(df: DataFrame) -> DataFrame:
+        return _transformed(df, query, plan.engine, parts, early=early)
+
+    return transform
+
+
+def _check_version() -> None:
+    import pyspark
+
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < OLDEST:
+        msg = f"Spark {pyspark.__version__} is too old: skyband needs Spark {'.'.join(map(str, OLDEST))} or later"
+        raise ImportError(msg)
+
+
+def _transformed(df: DataFrame, query: TopK, engine: str, buckets: int, *, early: bool) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    from skyband.spark.emit import decoded, result_type
+    from skyband.spark.prune import ID, PACKED
+    from skyband.spark.state import fingerprint
+
+    out = result_type(df.schema, query, early=early)
+    if df.isStreaming:
+        _check_stream(df, query)
+    rows = df
+    if query.id is None:
+        rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in df.schema if _hashable(f.dataType)]))
+    packed = rows.mapInArrow(_packing(query, bucket_keys(buckets)), PACKED)
+    if not df.isStreaming:
+        if query.emit == "changes" and query.time is not None:  # how far time has come decides what was deleted
+            packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{query.time}`")).alias(_NEWEST))))
+        return packed.groupBy("bucket").applyInArrow(_answering(query, engine, out, early=early), out)
+    from skyband.spark.maintain import TOLD, Operator
+
+    if df.sparkSession.conf.get(_PROVIDER, "") != _ROCKSDB:
+        df.sparkSession.conf.set(_PROVIDER, _ROCKSDB)  # the only one that serves this operator
+    operator = Operator(query, engine, fingerprint(query, buckets), early=early)
+    told = packed.groupBy("bucket").transformWithStateInPandas(
+        operator, TOLD, "append", "none" if query.window.counts else "eventTime"
+    )
+    counts = ("rows", "without_score", "without_time", "late", "candidates")
+    name = "skyband" if query.name is None else f"skyband {query.name}"
+    told = told.observe(name, *(F.sum(count).alias(count) for count in counts))
+    return told.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
+
+
+def _check_stream(df: DataFrame, query: TopK) -> None:
+    if query.window.counts:
+        return
+    assert query.time is not None
+    if "spark.watermarkDelayMs" not in df.schema[query.time].metadata:
+        msg = (
+            f"time={query.time!r} has no watermark, so no window of this stream could ever close: write "
+            f'df.withWatermark("{query.time}", "30 seconds") before it'
+        )
+        raise SchemaError(msg)
+    for field in ("size", "slide", "origin"):
+        if getattr(query.window, field) % 1000:
+            msg = f"{field} is no whole number of milliseconds, in which Spark's watermark counts: use a multiple"
+            raise SchemaError(msg)
+
+
+def _hashable(kind: Any) -> bool:
+    """Whether Spark can hash a type: all but maps, and what holds one."""
+    return "map<" not in kind.simpleString() and "variant" not in kind.simpleString()
+
+
+def _packing(query: TopK, keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from skyband.spark.prune import Packer
+
+        packer = Packer(query, keys)
+        for batch in batches:
+            if batch.num_rows:
+                packer.add(pa.Table.from_batches([batch]))
+        yield from packer.packed()
+
+    return pack
+
+
+def _answering(query: TopK, engine: str, out: StructType, *, early: bool) -> Callable[[pa.Table], pa.Table]:
+    """All rows of a bucket of a batch DataFrame: the end of the input closes everything."""
+
+    def answer(packed: pa.Table) -> pa.Table:
+        from skyband.spark.emit import empty
+        from skyband.spark.maintain import Bucket
+        from skyband.spark.prune import in_utc, unpacked
+        from skyband.spark.state import unwrite
+        from skyband.windows.timeline import BEGINNING
+
+        columns = packed.to_pydict()
+        blob = next((b for b in columns["blob"] if b is not None), None)
+        if blob is None:
+            return empty(out)
+        bucket = Bucket(query, unpacked(unwrite(blob)).rows.schema, engine, early=early)
+        taken = bucket.take(columns, BEGINNING)
+        newest = BEGINNING
+        if _NEWEST in columns and bucket.line.time is not None:
+            time, _ = bucket.line.time.micros(in_utc(packed).column(_NEWEST))
+            newest = int(time[0])
+        return pa.concat_tables([taken, bucket.finish(newest)])
+
+    return answer
+
+
+def bucket_keys(buckets: int) -> list[int]:
+    """Keys whose hash is 0, 1, 2, ...: whatever the number of shuffle partitions, they spread evenly.
+
+    Spark's hash of an integer (Murmur3, seed 42) can be undone step by step.
+
+    Examples
+    --------
+    >>> [murmur3(key) for key in bucket_keys(4)]
+    [0, 1, 2, 3]
+    """
+    return [_undone(number) for number in range(buckets)]
+
+
+_WORD = 0xFFFFFFFF
+
+
+def murmur3(key: int) -> int:
+    """Spark's hash of an INT, as it partitions by it."""
+    h = _turn((key * 0xCC9E2D51) & _WORD, 15) * 0x1B873593 & _WORD
+    h = (_turn(42 ^ h, 13) * 5 + 0xE6546B64) & _WORD
+    h ^= 4
+    h = ((h ^ h >> 16) * 0x85EBCA6B) & _WORD
+    h = ((h ^ h >> 13) * 0xC2B2AE35) & _WORD
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h
+
+
+def _undone(value: int) -> int:
+    h = value & _WORD
+    h ^= h >> 16
+    h = h * pow(0xC2B2AE35, -1, 1 << 32) & _WORD
+    h ^= h >> 13 ^ h >> 26
+    h = h * pow(0x85EBCA6B, -1, 1 << 32) & _WORD
+    h ^= h >> 16
+    h ^= 4
+    h = (h - 0xE6546B64) * pow(5, -1, 1 << 32) & _WORD
+    h = _turn(h, 19) ^ 42
+    h = _turn(h * pow(0x1B873593, -1, 1 << 32) & _WORD, 17) * pow(0xCC9E2D51, -1, 1 << 32) & _WORD
+    return h - (1 << 32) if h >> 31 else h
+
+
+def _turn(x: int, bits: int) -> int:
+    return (x << bits | x >> 32 - bits) & _WORD

@@ -1,0 +1,114 @@
+"""State as bytes: Arrow data under a header that says what it belongs to.
+
+Nothing in it is code, and all of it is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import SnapshotError
+from skyband.query.expression import Expression
+
+if TYPE_CHECKING:
+    from skyband.flow.saved import Saved
+    from skyband.query import TopK
+
+FORMAT = 1
+CHUNK = 4 << 20
+"""Bytes of a chunk; only chunks that have changed are written."""
+
+_KEY = b"skyband"
+
+
+def fingerprint(query: TopK, buckets: int) -> dict[str, str]:
+    """What a state belongs to: everything that, changed, would make its answers wrong.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> fingerprint(sb.TopK(k=3, by="x", window=sb.Counting(10)), 1)["k"]
+    '3'
+    """
+    by = query.by.text if isinstance(query.by, Expression) else f"function, version {query.version}"
+    named = {"by": by, "per": ", ".join(query.per), "buckets": buckets}
+    fields = ("k", "window", "time", "id", "ascending", "emit", "ranks", "unit", "prefix")
+    return {name: str(value) for name, value in {**{f: getattr(query, f) for f in fields}, **named}.items()}
+
+
+def check(header: Mapping[str, Any], expected: Mapping[str, str]) -> None:
+    """Raise unless a state was written by this query."""
+    was = header["query"]
+    changed = [name for name in expected if was.get(name) != expected[name]]
+    if changed:
+        what = "; ".join(f"{name} was {was.get(name)!r} and is {expected[name]!r}" for name in changed)
+        msg = (
+            f"the checkpoint was written by another query: {what}. Start the changed query with a new checkpoint "
+            f"location, or go back to the query as it was"
+        )
+        raise SnapshotError(msg)
+
+
+def dump(saved: Saved, header: Mapping[str, Any]) -> bytes:
+    """Named columns and their header as bytes."""
+    names, shapes, blobs = [], [], []
+    for name, value in saved.items():
+        table = value if isinstance(value, pa.Table) else pa.table({"v": value.reshape(-1)})
+        names.append(name)
+        shapes.append(None if isinstance(value, pa.Table) else list(value.shape))
+        blobs.append(write(table))
+    table = pa.table(
+        {"name": names, "shape": pa.array(shapes, pa.list_(pa.int64())), "data": pa.array(blobs, pa.binary())}
+    )
+    return write(table.replace_schema_metadata({_KEY: json.dumps({"format": FORMAT, **header}).encode()}))
+
+
+def read(blob: bytes) -> tuple[dict[str, Any], Saved]:
+    """Header and columns of a state; an error that says what to do if it is damaged."""
+    try:
+        table = unwrite(blob)
+        header = json.loads(table.schema.metadata[_KEY])
+        saved: Saved = {}
+        for row in table.to_pylist():
+            inner = unwrite(row["data"])
+            if row["shape"] is None:
+                saved[row["name"]] = inner
+            else:
+                saved[row["name"]] = np.array(inner.column("v").to_numpy()).reshape(row["shape"])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        msg = (
+            f"the state of this query is damaged ({type(error).__name__}: {str(error).splitlines()[0][:200]}): restore "
+            f"the checkpoint folder from a copy, or start with a new one and let the source be read again"
+        )
+        raise SnapshotError(msg) from error
+    if header.get("format") != FORMAT:
+        found = header.get("format")
+        msg = f"the state has format {found}, this version of skyband reads {FORMAT}: use the version that wrote it"
+        raise SnapshotError(msg)
+    return header, saved
+
+
+def write(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def unwrite(blob: bytes) -> pa.Table:
+    """The table in an Arrow stream, checked in full."""
+    with pa.ipc.open_stream(blob) as reader:
+        table = reader.read_all()
+    table.validate(full=True)
+    return table
+
+
+def chunks(blob: bytes) -> list[bytes]:
+    """The bytes in pieces that a state store takes well."""
+    return [blob[at : at + CHUNK] for at in range(0, len(blob), CHUNK)]
