@@ -119,7 +119,7 @@ def run(  # noqa: PLR0913 - the one wide door
     return (whole, counts) if stats else whole
 
 
-def stream(  # noqa: PLR0913 - takes what run takes
+def stream(
     query: TopK,
     source: object,
     *,
@@ -148,7 +148,7 @@ def stream(  # noqa: PLR0913 - takes what run takes
 class _Session:
     """One query over one source, from the first batch to the last."""
 
-    def __init__(  # noqa: PLR0913 - what run takes
+    def __init__(
         self,
         query: TopK,
         source: object,
@@ -272,7 +272,7 @@ def explain(query: TopK, *, engine: str = "auto") -> Explanation:
     --------
     >>> import skyband as sb
     >>> print(sb.explain(sb.TopK(k=10, by="x", window=sb.Counting(1000, 100))))
-    engine: sweep (exact, serves every window and all groups in one call, and is the fastest we measured)
+    engine: sweep (exact, serves every window and all groups in one call, and is fast on every stream)
     window: the last 1000 rows, answered every 100 rows; a row is in 10 of them
     keeps: about 29 rows in random order (k * H(10)), at most 100 whatever the order
     order: score, largest first; ties by position

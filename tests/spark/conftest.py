@@ -23,6 +23,7 @@ def spark(tmp_path_factory):
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "America/New_York")  # must not matter
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+        .config("spark.python.daemon.module", "skyband.spark.daemon")
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.driver.memory", "3g")

@@ -4,7 +4,6 @@ import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 
 
 def write_batches(folder, batches, first=0):
@@ -49,8 +48,3 @@ def counted(progress, name="skyband"):
         for key, value in (row.asDict() if row is not None else {}).items():
             total[key] = total.get(key, 0) + (value or 0)
     return total
-
-
-def micros(column):
-    """A timestamp column as whole microseconds, whatever its zone."""
-    return F.unix_micros(column)

@@ -96,3 +96,64 @@ def test_a_batch_says_what_sb_run_says(spark, tmp_path, name):
     write_batches(tmp_path / "in", batches)
     got = spark.read.parquet(str(tmp_path / "in")).transform(sb.spark.top_k(query)).toArrow()
     assert plain(got) == plain(sb.run(query, pa.concat_tables(batches)))
+
+
+def test_counting_windows_follow_the_batches(spark, tmp_path):
+    query = sb.TopK(k=2, by="price", window=sb.Counting(30, 10), time="ts", id="id", per="symbol")
+    batches = [b.sort_by([("ts", "ascending"), ("id", "ascending")]) for b in cut(trades(300, seed=9), 3, seed=5)]
+    write_batches(tmp_path / "in", batches)
+    got, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query))
+    assert plain(got) == plain(sb.run(query, iter(batches)))
+
+
+def test_early_answers_are_marked_and_final_ones_stay_the_same(spark, tmp_path):
+    query = asked(window=sb.Sliding("2 minutes", "30 seconds"))
+    batches = cut(trades(200, seed=13), 3, seed=6)
+    write_batches(tmp_path / "in", batches)
+    got, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query, early=True), watermark="30 seconds")
+    final = got.filter(got["final"])
+    want = closed(sb.run(query, iter(batches), late="30 seconds"), batches, 30, query)
+    assert plain(final.drop_columns(["final"])) == plain(want)
+    assert got.num_rows > final.num_rows, "open windows are reported too"
+
+
+def test_payload_of_every_spark_type_survives(spark, tmp_path):
+    rows = spark.sql(
+        """
+        SELECT timestamp_micros(1700000000000000 + id * 1000000) AS ts, id, CAST(id AS DOUBLE) AS price,
+          CASE WHEN id % 2 = 0 THEN 9007199254740993L + id END AS big, CAST(id AS DECIMAL(38, 10)) / 3 AS dec,
+          map('k', id) AS m, array(id, NULL) AS a, named_struct('x', id, 's', CAST(id AS STRING)) AS s,
+          to_timestamp_ntz('2024-01-01 00:00:00') AS naive, DATE'2024-02-29' AS d, CAST('b' AS BINARY) AS b,
+          id % 3 = 0 AS f, CAST(id AS FLOAT) AS fl, CAST(id AS TINYINT) AS t, CAST(NULL AS STRING) AS n
+        FROM range(40)
+        """
+    )
+    rows.coalesce(1).write.parquet(str(tmp_path / "in"))
+    query = sb.TopK(k=40, by="price", window=sb.Tumbling("1 day"), time="ts", id="id")
+    stored = spark.read.parquet(str(tmp_path / "in"))
+    got = stored.transform(sb.spark.top_k(query)).orderBy("rank")
+    want = stored.orderBy("price", ascending=False)
+    assert got.drop("window_start", "window_end", "rank", "score").collect() == want.collect()
+    assert [f.dataType for f in got.schema if f.name in stored.columns] == [f.dataType for f in stored.schema]
+    far = spark.createDataFrame([(dt.datetime(2099, 1, 1), 41, 1.0)], "ts timestamp, id long, price double")
+    write_batches(tmp_path / "s", [stored.select("ts", "id", "price").toArrow(), far.toArrow()])
+    got, _ = answers(spark, tmp_path / "s", sb.spark.top_k(query), watermark="30 seconds")
+    assert got.num_rows == 40, "a row from 2099 closes what came before it"
+
+
+def test_ten_thousand_groups(spark, tmp_path):
+    rng = np.random.default_rng(2)
+    n = 40_000
+    table = pa.table(
+        {
+            "ts": pa.array(np.sort(rng.integers(0, 300, n)) * SECOND, pa.timestamp("us", "UTC")),
+            "id": np.arange(n),
+            "price": np.round(rng.random(n), 2),
+            "symbol": rng.integers(0, 10_000, n),
+        }
+    )
+    query = asked(window=sb.Sliding("1 minute", "30 seconds"), per="symbol", by="price")
+    batches = [table.slice(0, 20_000), table.slice(20_000)]
+    write_batches(tmp_path / "in", batches)
+    got, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="0 seconds")
+    assert plain(got) == plain(closed(sb.run(query, table), batches, 0, query))

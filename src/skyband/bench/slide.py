@@ -181,9 +181,10 @@ def _go(case: Case, score: np.ndarray, number: np.ndarray, budget: float) -> tup
         msg = f"{case} leaves no row to time: give more than the {win} rows of a window"
         raise QueryError(msg)
     # a slow engine may take minutes over a million rows: find out how many it can be given at once
-    at, _, batch = _feed(running, score, number, (0, full), max(slide, 1_000), _PATIENCE * budget)
+    most = max(10_000, min(BATCH, BATCH // 2 * slide // k))  # what is put out at once has to fit as well
+    at, _, batch = _feed(running, score, number, (0, full, most), max(slide, 1_000), _PATIENCE * budget)
     filling = time.perf_counter()
-    end, rows_out, _ = _feed(running, score, number, (at, len(score)), batch, budget)
+    end, rows_out, _ = _feed(running, score, number, (at, len(score), most), batch, budget)
     ended = time.perf_counter()
     done = Pass(end - at, ended - filling, rows_out, running.peak, at >= win, end == len(score))
     return done, ended - began
@@ -193,12 +194,12 @@ def _feed(
     running: Engine,
     score: np.ndarray,
     number: np.ndarray,
-    between: tuple[int, int],
+    between: tuple[int, int, int],
     batch: int,
     budget: float,
 ) -> tuple[int, int, int]:
     """Give the rows until they or the time run out: how far it came, rows of answers, the size of a batch."""
-    at, high = between
+    at, high, most = between
     rows_out, now = 0, time.perf_counter()
     till = now + budget
     while at < high and now < till:
@@ -206,7 +207,7 @@ def _feed(
         rows_out += _give(running, score, number, at, to)
         before, now = now, time.perf_counter()
         bearable = round((to - at) / (now - before) * budget / 8)  # or one batch outlasts the budget
-        batch = max(1_000, min(4 * batch, bearable, BATCH))
+        batch = max(1_000, min(4 * batch, bearable, most))
         at = to
     return at, rows_out, batch
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skyband.engines.protocol import Traits
 from skyband.errors import QueryError, nearest
@@ -225,7 +225,8 @@ def build(
             known = nearest(str(option), entry.options)
             msg = f"options={{{option!r}: {value!r}}} says nothing to engine={name!r}: {known}"
             raise QueryError(msg)
-    made: EngineClass = partial(entry.load(), **options) if options else entry.load()
+    told: dict[str, Any] = dict(options or {})
+    made: EngineClass = partial(entry.load(), **told) if told else entry.load()
     if entry.traits.groups or not query.per:
         return made(query, resume)
     from skyband.engines.pergroup import PerGroup

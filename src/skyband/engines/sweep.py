@@ -15,7 +15,7 @@ from skyband.windows import Clock
 if TYPE_CHECKING:
     from skyband.query import TopK
 
-_PAGE = 1 << 20  # rows of answers written before the kernel comes up for air
+_MOST = 1 << 24  # rows of answers written before the kernel comes up for air
 
 
 class Sweep:
@@ -67,20 +67,29 @@ class Sweep:
         self._enlarge(groups)
         goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
         rows = _by_group(arrivals, groups)
-        room = max(_PAGE, min(self._shape.k, len(self._bands.id) + len(rows.id)))
+        lists, room = self._rooms(rows, goal)
         pages = []
         more = True
         while more:
-            page = Page(
-                np.empty((3, room), np.int64),
-                np.zeros(room + 1, np.int64),
-                np.empty(room, np.int64),
-                np.empty(room),
-            )
-            self._bands, lists, size, most, more = sweep(self._bands, self._marks, rows, goal, self._shape, page)
+            # NumPy's own memory: it comes in large pages, which halves the cost of long answers
+            columns = np.empty((3, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64)
+            page = Page(*columns, np.empty(room))
+            self._bands, listed, size, most, more = sweep(self._bands, self._marks, rows, goal, self._shape, page)
             self.peak = max(self.peak, most)
-            pages.append(Page(page.lists[:, :lists], page.first[: lists + 1], page.id[:size], page.score[:size]))
+            pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
         return _bound(pages, groups)
+
+    def _rooms(self, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
+        """How many lists and rows of answers to make room for: enough for most calls, never too much."""
+        shape, groups = self._shape, len(goal)
+        waiting = len(self._bands.id) + len(rows.id)
+        closing = len(rows.id)
+        if shape.slide and closing:
+            span = int(rows.time.max()) - int(rows.time.min())
+            closing = min(closing, span // shape.slide + 1) + shape.size // shape.slide + 1
+        lists = min(max(closing, 1) * groups + 1, _MOST)
+        full = min(shape.k * groups, waiting)
+        return lists, max(min(max(closing, 1) * full, _MOST), min(shape.k, waiting), 1)
 
     def _enlarge(self, groups: int) -> None:
         """Make room for groups not met before."""

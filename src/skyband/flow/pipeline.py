@@ -61,7 +61,7 @@ class Pipeline:
     pane to close.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the one place where all is known
         self,
         query: TopK,
         schema: pa.Schema,

@@ -11,19 +11,37 @@ BLOCK = 64  # rows compared at once, without a branch
 def best_of(score, low, high, k, kept, place):
     """Put the k best of `score[low:high]` into `kept`, their places into `place`; return how many.
 
-    `kept` and `place` hold at least 2 k. What comes out is in the rows' order, from the last to the first:
-    walking backwards makes "larger than the k-th" right for ties too, since the later of two equals wins.
-    O(high - low) comparisons, most of them branch-free, and O(k log(rows / k)) moves in random order.
+    `kept` and `place` hold at least 2 k. The walk goes from the end where scores look better, so that most
+    rows meet a high bar. What comes out is in the order of the walk; of equals the later one wins, whichever way
+    it went. O(high - low) comparisons, most of them branch-free, and O(k log(rows / k)) moves in random order.
     """
     room = 2 * k
     size = min(room, high - low)
-    at = high - size
+    if falls(score, low, high):
+        for i in range(size):
+            kept[i], place[i] = score[low + i], low + i
+        at, bar = low + size, -np.inf
+        if size > k:
+            size, bar = cut(kept, place, size, k, True)
+        while at < high:
+            floor = min(high, at + BLOCK)
+            hits = 0
+            for i in range(at, floor):
+                hits += score[i] >= bar
+            if hits > 0:
+                for i in range(at, floor):
+                    if score[i] >= bar:
+                        kept[size], place[size] = score[i], i
+                        size += 1
+                        if size == room:
+                            size, bar = cut(kept, place, size, k, True)
+            at = floor
+        return cut(kept, place, size, k, True)[0] if size > k else size
     for i in range(size):
-        kept[i] = score[high - 1 - i]
-        place[i] = high - 1 - i
-    if size <= k:
-        return size
-    size, bar = cut(kept, place, size, k)
+        kept[i], place[i] = score[high - 1 - i], high - 1 - i
+    at, bar = high - size, -np.inf
+    if size > k:
+        size, bar = cut(kept, place, size, k, False)
     while at > low:
         floor = max(low, at - BLOCK)
         hits = 0
@@ -32,31 +50,41 @@ def best_of(score, low, high, k, kept, place):
         if hits > 0:
             for i in range(at - 1, floor - 1, -1):
                 if score[i] > bar:
-                    kept[size] = score[i]
-                    place[size] = i
+                    kept[size], place[size] = score[i], i
                     size += 1
                     if size == room:
-                        size, bar = cut(kept, place, size, k)
+                        size, bar = cut(kept, place, size, k, False)
         at = floor
-    if size > k:
-        size, bar = cut(kept, place, size, k)
-    return size
+    return cut(kept, place, size, k, False)[0] if size > k else size
 
 
 @kernel
-def cut(kept, place, size, k):
-    """Keep the k best of the first `size`, in their order, of equals the first ones; and the k-th score."""
+def falls(score, low, high):
+    """Whether the first rows look better than the last: by sixteen of each."""
+    ahead = 0
+    for i in range(min(16, (high - low) // 2)):
+        ahead += score[low + i] > score[high - 1 - i]
+    return ahead > 12
+
+
+@kernel
+def cut(kept, place, size, k, last):
+    """Keep the k best of the first `size`, in their order, of equals the last or the first ones; and the k-th score."""
     bar = kth_largest(kept, size, k)
+    passed = 0  # equals to pass over before some are kept, if the last ones are
     equals = k
     for i in range(size):
         equals -= kept[i] > bar
+        passed += kept[i] == bar
+    passed = passed - equals if last else 0
     new = 0
     for i in range(size):
         s = kept[i]
         kept[new] = s
         place[new] = place[i]
-        new += s > bar or (s == bar and equals > 0)
-        equals -= s == bar
+        new += s > bar or (s == bar and passed <= 0 and equals > 0)
+        equals -= s == bar and passed <= 0
+        passed -= s == bar
     return new, bar
 
 

@@ -10,7 +10,7 @@ from skyband.kernels.select import before, best_of
 
 NEVER = -(1 << 62)  # before all time
 # Where the group at hand stands: its place in the rows, its band, the page, the window that closes next.
-AT, HEAD, SIZE, YOUNG, MOST, LISTED, WRITTEN, FULL, END, CUT, DONE, STEP, SHOWN, DUE = range(14)
+AT, HEAD, SIZE, YOUNG, BASE, MOST, LISTED, WRITTEN, FULL, END, CUT, DONE, STEP, SHOWN, DUE = range(15)
 # What has to be done before it goes on.
 NOTHING, MERGE, ROOM = range(3)
 
@@ -64,7 +64,7 @@ def sweep(bands, marks, rows, upto, shape, page):
     work = (np.empty(FEW, np.int64), np.empty(8 * FEW, np.int64))
     old = (bands.score, bands.time, bands.id)
     kept, first, total, peak = columns(max(len(bands.id), FEW)), np.empty((2, len(upto)), np.int64), 0, 0
-    now = np.zeros(14, np.int64)
+    now = np.zeros(15, np.int64)
     for g in range(len(upto)):
         low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
         first[0, g] = total
@@ -105,7 +105,7 @@ def advanced(hand, pick, work, rows, g, upto, shape, page, now):
     best = np.full(1, -np.inf)  # the best fresh score
     for i in range(now[YOUNG]):
         best[0] = max(best[0], fresh[0][i])
-    now[DUE] = NOTHING
+    now[DUE], now[BASE] = NOTHING, now[SIZE]
     while True:
         closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best)
         if now[DUE] == NOTHING:
@@ -134,7 +134,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
     pick_score, pick_place = pick
     order, count = work
     lists, first, out_id, out_score = page
-    at, head, size, young, most = now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST]
+    at, head, size, young, base, most = now[AT], now[HEAD], now[SIZE], now[YOUNG], now[BASE], now[MOST]
     listed, written, end, cut, done, step = (
         now[LISTED],
         now[WRITTEN],
@@ -155,7 +155,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                 band_score, band_time, band_id, head, size, fresh_score, fresh_time, fresh_id, young, order,
                 spare_score, spare_time, spare_id, end - length, shape, count,
             )  # fmt: skip
-            head, young, top, due = 0, 0, -np.inf, NOTHING
+            head, young, base, top, due = 0, 0, size, -np.inf, NOTHING
         # which window closes next, and which rows come before that
         if end == NEVER:
             if slide > 0:
@@ -170,6 +170,15 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                 end, cut = time[at] + 1, at + 1
                 step += 1
             else:
+                break
+            most_rows = written + min(k, size - head + young + cut - at)
+            if (slide == 0 or end <= upto) and (listed == lists.shape[1] or most_rows > len(out_id)):
+                now[FULL] = 1  # undo: the next page begins with this window
+                if slide > 0:
+                    done = end - slide
+                else:
+                    step -= 1
+                end = NEVER
                 break
         start = end - length
         # of the rows before it, the k best of each pane gather
@@ -188,8 +197,9 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                     band_score[size], band_time[size], band_id[size] = band_score[i], t, band_id[i]
                     size += t >= start
             found = best_of(score, at, upper, k, pick_score, pick_place) if many else upper - at
+            back = many and pick_place[0] > pick_place[found - 1]
             for j in range(found):
-                i = pick_place[found - 1 - j] if many else at + j
+                i = pick_place[found - 1 - j if back else j] if many else at + j
                 s = score[i]
                 if not np.isnan(s):  # otherwise a step without an object
                     fresh_score[young], fresh_time[young], fresh_id[young] = s, time[i], id[i]
@@ -197,7 +207,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                     young += 1
             at = upper
             most = max(most, size - head + young)
-            if young > max(FEW // 8, (size - head) // 3):
+            if size - head + young > base + max(FEW // 8, base // 3):
                 due = MERGE
         if due == MERGE:
             continue
@@ -207,9 +217,9 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
         while head < size and band_time[head] < start:
             head += 1
         want = min(k, size - head + young)
-        if listed == lists.shape[1] or written + want > len(out_id):
-            now[FULL] = 1
-            break
+        if young > 0 and size - head < want:
+            due = MERGE
+            continue
         got, i = 0, head
         while i < size and got < want:
             out_score[written + got] = band_score[i]
@@ -217,7 +227,32 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
             got += band_time[i] >= start
             i += 1
         if young > 0 and (got < want or top >= out_score[written + got - 1]):
-            due = MERGE
+            # a few fresh rows reach the answer: put them into the band, and let the others wait
+            bar = out_score[written + got - 1] if got == want else -np.inf
+            few = 0
+            for i in range(young):
+                few += fresh_score[i] >= bar
+            if size - head + few > base + max(FEW // 8, base // 3) or few > 4:
+                due = MERGE
+                continue
+            if size + few > len(band_id):
+                due = ROOM
+                break
+            left, top = 0, -np.inf
+            for i in range(young):
+                s, t, r = fresh_score[i], fresh_time[i], fresh_id[i]
+                if s >= bar:
+                    j = size
+                    while j > head and band_score[j - 1] <= s:
+                        band_score[j], band_time[j], band_id[j] = band_score[j - 1], band_time[j - 1], band_id[j - 1]
+                        j -= 1
+                    band_score[j], band_time[j], band_id[j] = s, t, r
+                    size += 1
+                else:
+                    fresh_score[left], fresh_time[left], fresh_id[left] = s, t, r
+                    top = max(top, s)
+                    left += 1
+            young = left
             continue
         if got > 0 or shown:  # an empty list says that the window has become empty
             lists[0, listed] = (start - origin) // slide if slide > 0 else step
@@ -230,7 +265,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
         if got == 0:
             head = size = 0
         done, end = end, NEVER
-    now[AT], now[HEAD], now[SIZE], now[YOUNG], now[MOST] = at, head, size, young, most
+    now[AT], now[HEAD], now[SIZE], now[YOUNG], now[BASE], now[MOST] = at, head, size, young, base, most
     now[LISTED], now[WRITTEN], now[END], now[CUT], now[DONE], now[STEP] = (
         listed,
         written,

@@ -68,7 +68,8 @@ def span(query: TopK, buffer: object) -> int:
     if buffer is None:
         return max(size // 20, 1)
     if not isinstance(buffer, (str, timedelta)):
-        msg = f'buffer={buffer!r} is no length of time, as the window is: write one such as "{spoken(max(size // 20, 1))}"'
+        such = spoken(max(size // 20, 1))
+        msg = f'buffer={buffer!r} is no length of time, as the size of the window is: write one such as "{such}"'
         raise QueryError(msg)
     length = duration(buffer, "buffer")
     if not 0 < length <= most:

@@ -31,7 +31,6 @@ from skyband.kernels.ranked import (
     END,
     FAR,
     HEAD,
-    K,
     KIND,
     LEAST,
     LIMIT,
@@ -46,6 +45,7 @@ from skyband.kernels.ranked import (
     STRICT,
     THRESHOLD,
     TOLD,
+    K,
     Ranked,
 )
 
@@ -117,6 +117,11 @@ class Steps:
             self._restore(resume)
         self.peak = int(self._state[PEAK])
 
+    @property
+    def bar(self) -> float:
+        """Whoever scores less than this is not looked at."""
+        return float((self.screen if self._filtered else self.band).real[BAR])
+
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """One step for every arrival, or for every position before `upto`."""
         end, state = int(np.asarray(upto).item()), self._state
@@ -162,12 +167,13 @@ class Steps:
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
         if not np.array_equal(resume["rules"], self._rules) or resume["num"][K] != self._k:
-            msg = "the snapshot is of another query, or its engine had other options: resume with those it was made with"
+            msg = (
+                "the snapshot is of another query, or its engine had other options: resume with those it was made with"
+            )
             raise SnapshotError(msg)
         self.rows = Rows(*(resume[f"buffer_{name}"].copy() for name in Rows._fields))
         self.band, self.screen = (
-            _listed([resume[prefix + name] for name in Ranked._fields if name != "heap"])
-            for prefix in ("", "filter_")
+            _listed([resume[prefix + name] for name in Ranked._fields if name != "heap"]) for prefix in ("", "filter_")
         )
         self._state = resume["state"].copy()
         self.now = int(resume["now"][0])
@@ -179,8 +185,9 @@ class Steps:
         num = self.band.num.copy()
         num[OLDEST], num[NEWEST] = time[left].min(initial=FAR), time[left].max(initial=-FAR)
         self.band = _listed([score[left], time[left], id[left], mark[left], num, self.band.real])
-        self.rows = Rows(*(c.copy() for c in buffer[:3]), np.full(len(buffer.id), np.nan))
-        self._state, self.now = like._state.copy(), like.now  # noqa: SLF001 - one of our own
+        inside = np.full(len(buffer.id), np.nan)
+        self.rows = Rows(buffer.score.copy(), buffer.time.copy(), buffer.id.copy(), inside)
+        self._state, self.now = like._state.copy(), like.now
 
     def mark(self, told: np.ndarray) -> None:
         """Say of each object of the band whether it has been told."""
@@ -192,7 +199,8 @@ class Steps:
         return Objects(score, time, id), mark & TOLD
 
     def _with_buffer(self, arrivals: Objects) -> Rows:
-        score, time, id = (np.ascontiguousarray(c) for c in arrivals[:3])
+        # columns that may not be written to would make numba compile the loop once more for each mixture
+        score, time, id = (np.require(c, requirements=["C", "W"]) for c in arrivals[:3])
         if not self._filtered:
             return Rows(score, time, id, np.empty(0))
         old = self.rows
@@ -206,7 +214,9 @@ class Steps:
     def _union(self) -> tuple[np.ndarray, ...]:
         """Band and waiting rows that are still in the window, best first; whether each has been told."""
         waits = ~np.isnan(self.rows.wait)
-        parts = zip(_columns(self.band), (*(c[waits] for c in self.rows[:3]), np.zeros(waits.sum(), np.int64)), strict=True)
+        parts = zip(
+            _columns(self.band), (*(c[waits] for c in self.rows[:3]), np.zeros(waits.sum(), np.int64)), strict=True
+        )
         columns = [np.concatenate(pair) for pair in parts]
         alive = np.flatnonzero(columns[1] > self.now - self._size)
         order = alive[np.lexsort((columns[2][alive], columns[0][alive]))[::-1]]
@@ -253,8 +263,8 @@ def _grown(ranked: Ranked, need: int) -> Ranked:
         new[low : low + count] = old
     num = ranked.num
     num[HEAD], num[END] = low, low + count
-    heap = np.empty(min(int(num[K]), room), np.int64)
-    return Ranked(*columns, heap, num, ranked.real)
+    score, time, id, mark = columns
+    return Ranked(score, time, id, mark, np.empty(min(int(num[K]), room), np.int64), num, ranked.real)
 
 
 def _room(rows: int) -> Page:
@@ -289,7 +299,7 @@ def joined(parts: list[Answers]) -> Answers:
     """The lists of one engine's calls as one."""
     if len(parts) == 1:
         return parts[0]
-    step, end, group, id, score = (np.concatenate([p[at] for p in parts]) for at in (0, 1, 2, 4, 5))  # type: ignore[misc]
+    step, end, group, id, score = (np.concatenate([p[at] for p in parts]) for at in (0, 1, 2, 4, 5))
     first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in parts]))])
     rank = None if parts[0].rank is None else np.concatenate([p.rank for p in parts if p.rank is not None])
     return Answers(step, end, group, first, id, score, rank)

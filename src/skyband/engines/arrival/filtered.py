@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Filtered(Steps):
     """Let an object into the band at once if it is among the k best of the buffer, else when it leaves the buffer.
 
-    Those k stay in the window while the object is in the buffer, since the buffer spans at most half of the window: it need
-    not be in the band before. When it leaves, k better ones in the buffer are later ones: it is dominated for
+    Those k stay in the window while the object is in the buffer, since that spans at most half of the window: it
+    need not be in the band before. When it leaves, k better ones in the buffer are later ones: it is dominated for
     good, and nearly all are. The k best of the buffer come from the filter, itself a k-skyband of the
     buffer: strict (SF), relaxed (RF) or probabilistic (PF). Any subset of the buffer will do, so PF is exact too.
 
@@ -33,8 +33,8 @@ class Filtered(Steps):
     that enters the band costs what it does in `Strict` or `Relaxed`. Memory: the buffer, the filter, the band.
 
     `buffer` is a number of rows, at most (n + 1) / 2, or a length of time for windows by time, at most half the
-    window. `cell` gives SF and RF an index: cells of that width in score, and only rows in cells that reach above the k-th
-    score of the filter are shown to it.
+    window. `cell` gives SF and RF an index: cells of that width in score, and only rows in cells that reach above
+    the k-th score of the filter are shown to it.
 
     Examples
     --------

@@ -135,7 +135,8 @@ class Hybrid:
         beside = _named(resume, "beside/")
         self._beside = self._pa(beside) if beside else None
         self._recent, self._sample = (
-            Objects(*(resume[f"{name}/{column}"] for column in ("score", "time", "id"))) for name in ("recent", "sample")
+            Objects(*(resume[f"{name}/{column}"] for column in ("score", "time", "id")))
+            for name in ("recent", "sample")
         )
         self._told = resume["told"]
         self.switches = [

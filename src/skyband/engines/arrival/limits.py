@@ -36,9 +36,9 @@ def limit(n: int, k: int, sigma: float) -> Limit:
 
     References
     ----------
-    Pripuzic et al., TODS 2015, section 4.1.1, theorem 4.4, definition 4.5 and table V. Errata: the limit is l_c - 1 - k, the text
-    forgets the k; the denominator in (9) is C(2n - 2, l + l' - 2); for k of 20 and more the factor-2 property does
-    not hold at l_c, and about half of the printed limits miss definition 4.5 by 1 to 8 objects.
+    Pripuzic et al., TODS 2015, section 4.1.1, theorem 4.4, definition 4.5 and table V. Errata: the limit is
+    l_c - 1 - k, the text forgets the k; the denominator in (9) is C(2n - 2, l + l' - 2); for k of 20 and more the
+    factor-2 property does not hold at l_c, and about half of the printed limits miss definition 4.5 by 1 to 8 objects.
     """
     if n <= k + 1:
         return Limit(1, 1)
@@ -74,11 +74,9 @@ def probability(rank: np.ndarray, n: int, k: int) -> np.ndarray:
 
 
 def _log_choose(n: int, most: int) -> np.ndarray:
-    """ln C(n, 0), ..., ln C(n, most); far below where there are none."""
+    """The logarithms of C(n, 0), ..., C(n, most)."""
     j = np.arange(1, most + 1, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.where(j <= n, np.log(np.maximum(n - j + 1, 1)) - np.log(j), 0.0)
-    return np.concatenate([[0.0], np.cumsum(steps)])
+    return np.concatenate([[0.0], np.cumsum(np.log(np.maximum(n - j + 1, 1)) - np.log(j))])
 
 
 def _convex_from(n: int, k: int) -> float:

@@ -29,8 +29,8 @@ class Probabilistic(Steps):
     missed and fewer than 1.5 * sigma * N / n reported wrongly, in the mean. On a stream with order in it there is no
     bound: of falling scores it misses nearly all. For windows by time n is unknown; the limit is that of 10^6 rows.
 
-    `limit` candidates are kept, by default as many as definition 4.5 needs (`limits.py`), and up to `additional` more, so that the
-    bar need not be given up whenever one expires.
+    `limit` candidates are kept, by default as many as definition 4.5 needs (`limits.py`), and up to `additional`
+    more, so that the bar need not be given up whenever one expires.
 
     Cost: one comparison for nearly every arrival; O(k + limit) for a candidate.
     Memory: k + limit + additional objects.

@@ -37,11 +37,9 @@ class Relaxed(Steps):
     References
     ----------
     Pripuzic et al., TODS 2015, section 4.2, algorithms 3 to 5, definition 4.7, lemmas 4.8 and 4.9. Errata: algorithm 3
-    prints `size >= k` where the text means `> k`; lemma 4.9 has n' = k ln(n / k), which is low by about k. In table VII,
-    step 11, the candidates have reached their limit of 3 and o10 is dominated: it should be struck out.
+    prints `size >= k` where the text means `> k`; lemma 4.9 has n' = k ln(n / k), which is low by about k. At step 11
+    of table VII the candidates have reached their limit of 3 and o10 is dominated: it should be struck out.
     """
 
-    def __init__(
-        self, query: TopK, resume: Mapping[str, np.ndarray] | None = None, *, gamma: float = 0.2
-    ) -> None:
+    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None, *, gamma: float = 0.2) -> None:
         super().__init__(query, relaxed(query.k, coefficient("gamma", gamma)), resume=resume)

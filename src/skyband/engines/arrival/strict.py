@@ -34,8 +34,8 @@ class Strict(Steps):
 
     References
     ----------
-    Pripuzic et al., TODS 2015, section 3.2, theorem 3.7 and definition 3.8 (k-skyband). Erratum: definition 3.8 prints the sign
-    for "ranked higher" where "dominates" is meant.
+    Pripuzic et al., TODS 2015, section 3.2, theorem 3.7 and definition 3.8 (k-skyband). Erratum: definition 3.8
+    prints the sign for "ranked higher" where "dominates" is meant.
     """
 
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
