@@ -83,7 +83,7 @@ def test_a_result_has_every_field():
 def test_a_slow_case_reports_the_rows_it_managed():
     result = slide.measure(Case(Setting(100, 10_000, 10), "lognormal", "recompute"), workloads.lognormal(400_000), 0.05)
     assert 0 < result.rows < 300_000
-    assert result.output_rows == result.rows // 10 * 100
+    assert abs(result.output_rows - result.rows // 10 * 100) <= 100  # it need not begin where a window ends
 
 
 def test_a_stream_shorter_than_the_window_is_refused():

@@ -33,19 +33,53 @@ class SkybandError(Exception):
 
 
 class QueryError(SkybandError, ValueError):
-    """A query that makes no sense, whatever the data."""
+    """A query that makes no sense, whatever the data.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.Counting(0)
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: size=0 is not a number of rows: write a whole number of at least 1
+    """
 
 
 class SchemaError(SkybandError, ValueError):
-    """A query that does not fit the columns of its source."""
+    """A query that does not fit the columns of its source.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.run(sb.TopK(k=1, by="pirce", window=sb.Counting(1)), {"price": [1]})
+    Traceback (most recent call last):
+        ...
+    skyband.errors.SchemaError: by names column 'pirce', which the source does not have: did you mean price? ...
+    """
 
 
 class SourceError(SkybandError, ValueError):
-    """A source that cannot be read, or whose values cannot be used."""
+    """A source that cannot be read, or whose values cannot be used.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.run(sb.TopK(k=1, by="x", window=sb.Counting(1)), "nowhere.parquet")
+    Traceback (most recent call last):
+        ...
+    skyband.errors.SourceError: source='nowhere.parquet' does not exist: check the path
+    """
 
 
 class SnapshotError(SkybandError, ValueError):
-    """A saved state that does not belong to this query or this version."""
+    """A saved state that does not belong to this query or this version, or is damaged.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> issubclass(sb.SnapshotError, ValueError)
+    True
+    """
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

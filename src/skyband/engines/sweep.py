@@ -84,8 +84,8 @@ class Sweep:
         shape, groups = self._shape, len(goal)
         waiting = len(self._bands.id) + len(rows.id)
         closing = len(rows.id)
-        if shape.slide and closing:
-            span = int(rows.time.max()) - int(rows.time.min())
+        if shape.slide:
+            span = int(rows.time.max()) - int(rows.time.min()) if closing else 0
             closing = min(closing, span // shape.slide + 1) + shape.size // shape.slide + 1
         lists = min(max(closing, 1) * groups + 1, _MOST)
         full = min(shape.k * groups, waiting)

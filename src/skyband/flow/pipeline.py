@@ -76,6 +76,7 @@ class Pipeline:
         self.query = query
         self.schema = schema
         self.clock = Clock.of(query.window)
+        self.options = options
         self.engine = build(engine, query, options=options)
         self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
         self._rising = rising

@@ -15,19 +15,10 @@ FEW = 64
 def ranked(score, n, order):
     """Fill `order` with the places of the first n scores, best first; of equals the later one.
 
-    Insertion sort for few, O(n^2); radix sort, a byte at a time, for more, O(n).
+    Radix sort, a byte at a time: O(n), for more than a few.
     """
     for i in range(n):  # from the last to the first, so that a stable sort puts the later of equals first
         order[i] = n - 1 - i
-    if n <= FEW:
-        for i in range(1, n):
-            p = order[i]
-            j = i
-            while j > 0 and score[order[j - 1]] < score[p]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = p
-        return
     key = falling_bits(score, n)
     place, other_key, other = order, np.empty_like(key), np.empty(n, np.int64)
     count = np.zeros((8, 256), np.int64)
@@ -93,7 +84,15 @@ def merged(
     per pane where `count` has room for all panes; otherwise `count` is a heap of the k latest.
     """
     k, origin, slide = shape.k, shape.origin, max(shape.slide, 1)
-    ranked(new_score, n, order)
+    if n <= FEW:
+        for i in range(n):  # insertion sort; of equals the later one first
+            j = i
+            while j > 0 and new_score[order[j - 1]] <= new_score[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+    else:
+        ranked(new_score, n, order)
     newest = new_time[n - 1] if n > 0 else start
     for i in range(head, size):
         newest = max(newest, time[i])

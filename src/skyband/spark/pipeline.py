@@ -55,6 +55,9 @@ def top_k(
     if not isinstance(query, TopK):
         msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
         raise QueryError(msg)
+    if callable(query.by) and query.version is None:
+        msg = 'by is a function, whose code cannot be compared after a restart: name it, such as version="1"'
+        raise QueryError(msg)
     if early and query.emit != "answers":
         msg = f'early=True goes with emit="answers", not {query.emit!r}: leave one of them out'
         raise QueryError(msg)
