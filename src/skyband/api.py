@@ -127,10 +127,11 @@ def stream(
     late: str | timedelta | None = None,
     ahead: str | timedelta | None = None,
     options: Mapping[str, object] | None = None,
-) -> Iterator[pa.Table]:
+) -> Stream:
     """Answer `query` batch by batch: what each batch of `source` brings about, as soon as it does.
 
-    Takes what `run` takes. Batches that close no window yield nothing.
+    Takes what `run` takes. Batches that close no window yield nothing. What comes back is an iterator of tables that
+    also tells, at any time, what it has counted (`stats`) and how many rows it keeps (`candidates`).
 
     Examples
     --------
@@ -141,8 +142,39 @@ def stream(
     [9.0]
     [4.0]
     """
-    session = _Session(query, source, engine, late, ahead, options)
-    return (table for table in session.tables(progress=False) if table.num_rows)
+    return Stream(_Session(query, source, engine, late, ahead, options))
+
+
+class Stream(Iterator["pa.Table"]):
+    """Answers as they come; made by `sb.stream`.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> answers = sb.stream(sb.TopK(k=1, by="x", window=sb.Counting(2, 2)), iter([{"x": [3, 9]}, {"x": [4]}]))
+    >>> next(answers)["score"].to_pylist(), answers.stats.rows, answers.candidates
+    ([9.0], 2, 0)
+    """
+
+    def __init__(self, session: _Session) -> None:
+        self._session = session
+        self._tables = (table for table in session.tables(progress=False) if table.num_rows)
+
+    def __next__(self) -> pa.Table:
+        return next(self._tables)
+
+    @property
+    def stats(self) -> Stats:
+        """What has been seen and done so far."""
+        from skyband.flow.pipeline import Stats
+
+        return self._session.stats if self._session.pipeline is not None else Stats()
+
+    @property
+    def candidates(self) -> int:
+        """How many rows are kept because they may still be in an answer."""
+        pipeline = self._session.pipeline
+        return 0 if pipeline is None else len(pipeline.engine.candidates().id)
 
 
 class _Session:

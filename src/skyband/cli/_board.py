@@ -41,6 +41,7 @@ class Counts:
     candidates: int = 0
     in_window: int = 0
     rate: float = 0.0  # rows a second, lately
+    over: bool = False  # the time is up
 
 
 def boards(answers: pa.Table, before: Board | None) -> Iterator[Board]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.console import Console
 
     from skyband.cli._board import Board, Counts
@@ -64,44 +65,49 @@ def demo(
     )
 
 
-def replay(counts: Counts, seconds: float, rows_per_second: int, seed: int) -> Iterator[Board | None]:
-    """Send trades through at their pace; every new board, or None after a batch that closed no window."""
-    # Pipeline is what sb.stream drives; held in hand, it also tells what it keeps and what it dropped
+def replay(counts: Counts, seconds: float, rows_per_second: int, seed: int) -> Iterator[Board]:
+    """Send trades through `sb.stream` at their pace; every new board."""
+    from skyband.api import stream
     from skyband.cli._board import boards
-    from skyband.cli._tape import tape
-    from skyband.flow.pipeline import Pipeline
     from skyband.query import Sliding, TopK
-    from skyband.query.duration import duration
 
     query = TopK(k=10, by="price * volume", window=Sliding(SIZE, SLIDE), time="ts", id="trade_id")
-    tick = round(_TICK * _SPEED * 1_000_000)
-    trades = tape(max(1, round(rows_per_second * _TICK)), tick, seed)
-    batch = next(trades)
-    pipeline = Pipeline(query, batch.schema, "sweep", late=duration(LATE, "late"), ahead=duration(AHEAD, "ahead"))
     _warm(query)
-    sizes: deque[int] = deque(maxlen=duration(SIZE, "size") // tick)  # rows of the batches in a window
-    ends: deque[tuple[float, int]] = deque(maxlen=_LATELY)
+    sizes: deque[int] = deque()  # rows of the batches in a window
+    answers = stream(query, _paced(counts, sizes, seconds, rows_per_second, seed), late=LATE, ahead=AHEAD)
     board = None
+    for table in answers:
+        if counts.over:  # what the end of the trades would answer is of no interest
+            return
+        counts.late, counts.ahead = answers.stats.late, answers.stats.ahead
+        counts.candidates, counts.in_window = answers.candidates, sum(sizes)
+        for new in boards(table, board):
+            counts.boards += 1
+            yield new
+            board = new
+
+
+def _paced(counts: Counts, sizes: deque[int], seconds: float, rows_per_second: int, seed: int) -> Iterator[pa.Table]:
+    """The trades as they come, counted, until the time is up."""
+    from skyband.cli._tape import tape
+    from skyband.query.duration import duration
+
+    tick = round(_TICK * _SPEED * 1_000_000)
+    window = duration(SIZE, "size") // tick
+    ends: deque[tuple[float, int]] = deque(maxlen=_LATELY)
     began = time.monotonic()
-    for number in range(1, 1 + round(seconds / _TICK)):
-        answers = pipeline.push(batch)
+    for number, batch in enumerate(tape(max(1, round(rows_per_second * _TICK)), tick, seed), 1):
+        yield batch
         sizes.append(batch.num_rows)
+        if len(sizes) > window:
+            sizes.popleft()
         counts.rows += batch.num_rows
         counts.seconds = time.monotonic() - began
         ends.append((counts.seconds, counts.rows))
         counts.rate = _rate(ends)
-        counts.late, counts.ahead = pipeline.stats.late, pipeline.stats.ahead
-        new = list(boards(answers, board))
-        if new:
-            counts.candidates, counts.in_window = len(pipeline.engine.candidates().id), sum(sizes)
-        for board in new:
-            counts.boards += 1
-            yield board
-        if not new:
-            yield None
-        if counts.seconds >= seconds:  # behind its own clock, on a slow machine
+        if counts.seconds >= seconds or number >= seconds / _TICK:
+            counts.over = True
             return
-        batch = next(trades)
         time.sleep(max(0.0, began + number * _TICK - time.monotonic()))
 
 
@@ -119,27 +125,25 @@ def _rate(ends: deque[tuple[float, int]]) -> float:
     return (high - low) / (last - first) if last > first else 0.0
 
 
-def _live(console: Console, replayed: Iterator[Board | None], counts: Counts) -> None:
+def _live(console: Console, replayed: Iterator[Board], counts: Counts) -> None:
     """One board that changes in its place."""
     from rich.live import Live
 
     from skyband.cli._board import drawn
 
-    shown = None
     with Live(drawn(None, counts, _TITLE, console), console=console, refresh_per_second=10) as screen:
         for board in replayed:
-            shown = board or shown
-            screen.update(drawn(shown, counts, _TITLE, console))
+            screen.update(drawn(board, counts, _TITLE, console))
 
 
-def _plain(console: Console, replayed: Iterator[Board | None], counts: Counts) -> None:
+def _plain(console: Console, replayed: Iterator[Board], counts: Counts) -> None:
     """Every few windows a table, one below the other; the first and the last in any case."""
     from skyband.cli._board import drawn
 
     last, printed = None, None
     for board in replayed:
-        last = board or last
-        if board is not None and counts.boards % _EVERY == 1:
+        last = board
+        if counts.boards % _EVERY == 1:
             console.print(drawn(board, counts, _TITLE, console), "")
             printed = board
     if last is not printed:
