@@ -47,6 +47,8 @@ class Sweep:
         clock = Clock.of(query.window)
         self._shape = Shape(query.k, clock.size, clock.slide, clock.origin)
         self.peak = 0
+        self._last_page: Page | None = None
+        self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         if resume is None:
             none = np.empty(0, np.int64)
             self._bands = Rows(np.empty(0), none, none, np.empty((2, 0), np.int64))
@@ -66,18 +68,42 @@ class Sweep:
         groups = max(groups, 1 if arrivals.group is None else 0)
         self._enlarge(groups)
         goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
-        rows = _by_group(arrivals, groups)
+        rows = self._by_group(arrivals, groups)
         lists, room = self._rooms(rows, goal)
-        pages = []
+        pages: list[Page] = []
         more = True
         while more:
-            # NumPy's own memory: it comes in large pages, which halves the cost of long answers
-            columns = np.empty((3, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64)
-            page = Page(*columns, np.empty(room))
+            page = self._page(lists, room, fresh=groups == 1 or len(pages) > 0)
             self._bands, listed, size, most, more = sweep(self._bands, self._marks, rows, goal, self._shape, page)
             self.peak = max(self.peak, most)
             pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
         return _bound(pages, groups)
+
+    def _page(self, lists: int, room: int, *, fresh: bool) -> Page:
+        """Room for answers. NumPy's own memory comes in large pages, which halves the cost of long answers.
+
+        New memory is dear. Answers of several groups are put in order, and so copied: their page serves again.
+        """
+        old = self._last_page
+        if not fresh and old is not None and len(old.id) >= room and old.lists.shape[1] >= lists:
+            old.first[0] = 0
+            return old
+        columns = np.empty((3, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64)
+        page = Page(*columns, np.empty(room))
+        if not fresh:
+            self._last_page = page
+        return page
+
+    def _by_group(self, rows: Objects, groups: int) -> Rows:
+        """The rows group by group, in their order within each; in room that serves again."""
+        size = len(rows.id)
+        if groups == 1 or rows.group is None:
+            return Rows(rows.score, rows.time, rows.id, np.array([[0], [size]]))
+        if len(self._sorted[0]) < size:
+            self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
+        score, time, number = (column[:size] for column in self._sorted)
+        first = by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, number)
+        return Rows(score, time, number, first)
 
     def _rooms(self, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
         """How many lists and rows of answers to make room for: enough for most calls, never too much."""
@@ -130,13 +156,6 @@ class Sweep:
             **{name: column.copy() for name, column in self._marks._asdict().items()},
             "peak": np.array(self.peak),
         }
-
-
-def _by_group(rows: Objects, groups: int) -> Rows:
-    """The rows group by group, in their order within each."""
-    if groups == 1 or rows.group is None:
-        return Rows(rows.score, rows.time, rows.id, np.array([[0], [len(rows.id)]]))
-    return Rows(*by_group(rows.score, rows.time, rows.id, rows.group, groups))
 
 
 def _bound(pages: list[Page], groups: int) -> Answers:

@@ -40,6 +40,9 @@ class Groups:
             code, codes = (here, more) if codes == 1 else (code * more + here, codes * more)
         local, places = _numbered(code, codes)
         known = rows.select(self.per).take(pa.array(places))
+        numbers = self._known(known)
+        if numbers is not None:
+            return numbers[local]
         numbers = np.empty(len(places), np.int32)
         before = len(self._code)
         new: list[int] = []
@@ -50,6 +53,17 @@ class Groups:
         if new:
             self._seen.append(known.take(pa.array(new)))
         return numbers[local]
+
+    def _known(self, rows: pa.Table) -> np.ndarray | None:
+        """The numbers of groups that were all met before; None if one is new. The usual case, without a loop."""
+        seen = self.table()
+        if seen is None or len(self.per) > 1:
+            return None
+        column, values = rows.column(0), seen.column(0)
+        if column.type != values.type or pa.types.is_dictionary(column.type):
+            return None
+        found = pc.index_in(column, value_set=values)
+        return None if found.null_count else found.to_numpy().astype(np.int32)
 
     def table(self) -> pa.Table | None:
         """The `per` columns of all groups, in the order of their numbers; None before the first."""

@@ -37,8 +37,11 @@ def numbered(group, count):
 
 
 @kernel
-def by_group(score, time, id, group, groups):
-    """The rows group by group, in their order within each; and where each group begins and ends. Two passes."""
+def by_group(score, time, id, group, groups, to_score, to_time, to_id):
+    """Put the rows into the `to` columns group by group, in their order within each. Two passes.
+
+    Where each group begins and ends is returned.
+    """
     first = np.zeros((2, groups), np.int64)
     for g in group:
         first[1, g] += 1
@@ -47,12 +50,11 @@ def by_group(score, time, id, group, groups):
         first[0, g] = total
         total += first[1, g]
         first[1, g] = first[0, g]
-    to_score, to_time, to_id = np.empty_like(score), np.empty_like(time), np.empty_like(id)
     for i in range(len(group)):
         at = first[1, group[i]]
         to_score[at], to_time[at], to_id[at] = score[i], time[i], id[i]
         first[1, group[i]] = at + 1
-    return to_score, to_time, to_id, first
+    return first
 
 
 @kernel
