@@ -9,7 +9,7 @@
 
 from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
-from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError
+from skyband.errors import QueryError, SchemaError, SinkError, SkybandError, SnapshotError, SourceError
 from skyband.query import Counting, Sliding, TopK, Tumbling
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Counting",
     "QueryError",
     "SchemaError",
+    "SinkError",
     "SkybandError",
     "Sliding",
     "SnapshotError",

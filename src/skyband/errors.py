@@ -6,7 +6,8 @@
     ├── QueryError      (ValueError)   a query that makes no sense: seen when it is built
     ├── SchemaError     (ValueError)   a query that does not fit its source: seen with the first batch
     ├── SourceError     (ValueError)   a source that cannot be read, or whose values cannot be used
-    └── SnapshotError   (ValueError)   a saved state that does not belong to this query
+    ├── SnapshotError   (ValueError)   a saved state that does not belong to this query
+    └── SinkError       (ValueError)   a place for answers that cannot take them
 
 Every message names the field, the value and what to write instead. All of them are also the
 builtin that Python itself would raise, so that code which knows nothing of skyband can catch them.
@@ -78,6 +79,17 @@ class SnapshotError(SkybandError, ValueError):
     --------
     >>> import skyband as sb
     >>> issubclass(sb.SnapshotError, ValueError)
+    True
+    """
+
+
+class SinkError(SkybandError, ValueError):
+    """A place for answers that cannot take them.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> issubclass(sb.SinkError, sb.SkybandError)
     True
     """
 

@@ -22,22 +22,28 @@ def answers(spark, folder, step, *, watermark=None, checkpoint=None, schema=None
     df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
     if watermark is not None:
         df = df.withWatermark(time, watermark)
+    progress = []
+    return collected(df.transform(step), checkpoint, out, progress), progress
+
+
+def collected(df, checkpoint, out=None, progress=None):
+    """All rows of a stream, up to what is there now."""
     found = {}
 
     def collect(batch, number):
         found[number] = batch.toArrow()
 
     query = (
-        df.transform(step)
-        .writeStream.foreachBatch(out or collect)
+        df.writeStream.foreachBatch(out or collect)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    progress = query.recentProgress
+    if progress is not None:
+        progress += query.recentProgress
     tables = [found[number] for number in sorted(found)]
-    return (pa.concat_tables(tables) if tables else None), progress
+    return pa.concat_tables(tables) if tables else None
 
 
 def counted(progress, name="skyband"):

@@ -59,6 +59,23 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
     return hashed
 
 
+def mixed(table: pa.Table) -> np.ndarray:
+    """One number for each row, from all its columns: the same wherever and whenever it is computed.
+
+    Examples
+    --------
+    >>> mixed(pa.table({"a": [1, 1], "b": [["x"], ["y"]]})).tolist()[0] == mixed(pa.table({"a": [1], "b": [["x"]]}))[0]
+    True
+    """
+    found = np.zeros(table.num_rows, np.uint64)
+    for column in table.columns:
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_nested(plain.type):
+            plain = pa.chunked_array([pa.array(map(repr, plain.to_pylist()), pa.string())])
+        found = found * np.uint64(31) + hashes(plain).view(np.uint64)
+    return found
+
+
 def _narrow(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind)) and kind.bit_width < 64 and kind != pa.uint32()
 

@@ -8,7 +8,10 @@ from skyband.kernels.select import kth_largest
 
 @kernel
 def best_rows(score, time, id, code, codes, k):
-    """Mark the k best rows of each code: by score, then time, then id. O(n), more only for ties at the k-th."""
+    """Mark the k best rows of each code: by score, then time, then id. O(n), more only for ties at the k-th.
+
+    Rows that agree with the k-th in all three are marked too: which of them counts is not for one partition to say.
+    """
     keep = np.ones(len(score), np.bool_)
     first = np.zeros(codes + 1, np.int64)
     for c in code:
@@ -48,5 +51,8 @@ def latest(score, time, id, order, bar, places, keep):
         return
     rank = np.argsort(id[tied[:n]], kind="mergesort")  # by id, then stably by time: the best come last
     rank = rank[np.argsort(time[tied[:n]][rank], kind="mergesort")]
+    last = tied[rank[n - places]]
     for j in range(n - places):
-        keep[tied[rank[j]]] = False
+        i = tied[rank[j]]
+        if time[i] != time[last] or id[i] != id[last]:
+            keep[i] = False

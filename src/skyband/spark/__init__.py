@@ -1,10 +1,13 @@
 """THE SAME STAGES on Structured Streaming: prune before the shuffle, one stateful operator, answers out.
 
-`top_k(query)` is a function from DataFrame to DataFrame, for `df.transform(...)`.
+`top_k(query)` is a function from DataFrame to DataFrame, for `df.transform(...)`; `register(spark)` brings sources of
+our own, `latest(query, url)` a sink.
 """
 
 from __future__ import annotations
 
 from skyband.spark.pipeline import top_k
+from skyband.spark.sink import latest
+from skyband.spark.source import register
 
-__all__ = ["top_k"]
+__all__ = ["latest", "register", "top_k"]

@@ -6,6 +6,7 @@ and the kernels itself, which takes it about a second.
 
 from __future__ import annotations
 
+import gc
 import importlib
 
 WARM = ("pandas", "pyarrow.compute", "skyband.spark.maintain", "skyband.engines.sweep", "skyband.kernels.prune")
@@ -15,6 +16,8 @@ def main() -> None:
     """Import, then do as Spark's own daemon does."""
     for name in WARM:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # Spark collects garbage after every task: 100 ms of looking at modules that stay
     from pyspark.daemon import manager
 
     manager()

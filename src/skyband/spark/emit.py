@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.flow.schema import check_schema
 from skyband.flow.time import TimeType
+from skyband.spark.prune import utc_type
 from skyband.spark.state import unwrite
 
 if TYPE_CHECKING:
@@ -40,11 +41,12 @@ def result_type(schema: StructType, query: TopK, *, early: bool) -> StructType:
     return StructType(fields)
 
 
-def empty(kind: StructType) -> pa.Table:
-    """No answers."""
+def source_schema(schema: StructType) -> pa.Schema:
+    """The source's columns as the operator sees them: every zone as UTC."""
+    import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(kind, timezone="UTC").empty_table()
+    return pa.schema([pa.field(f.name, utc_type(f.type)) for f in to_arrow_schema(schema, timezone="UTC")])
 
 
 def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from skyband.flow.part import joined
 from skyband.flow.pipeline import Pipeline
 from skyband.flow.saved import load, save
-from skyband.spark.prune import unpacked
-from skyband.spark.state import check, chunks, dump, read, unwrite, write
+from skyband.spark.prune import settled, unpacked
+from skyband.spark.state import check, chunks, dump, read, unwrite, widened, write
 from skyband.windows.timeline import BEGINNING
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Bucket:
             if pane is not None and not pd.isna(pane) and pane <= line.timeline.watermark:
                 self.counts["late"] += int(rows)
             elif blob is not None:
-                parts.append(unpacked(unwrite(blob)))
+                parts.append(unpacked(unwrite(blob), self.schema))
         for name in ("rows", "without_score", "without_time"):
             self.counts[name] += int(sum(packed[name]))
         before = line.stats.late
@@ -57,11 +57,11 @@ class Bucket:
         line = self.line
         if not parts:
             return line.finish() if line.clock.counts else line.push(self.schema.empty_table(), watermark)
-        part = joined(parts)
+        part = settled(joined(parts))
         group = line.group(part.rows)
         part = part._replace(rows=part.rows.drop_columns(list(self.query.per)), group=group)
         if line.clock.counts:
-            return line.count(part.sorted())
+            return line.count(part)
         return line.take(part, watermark)
 
     def finish(self, newest: int) -> pa.Table:
@@ -107,8 +107,8 @@ class Bucket:
 class Operator(StatefulProcessor):
     """Buckets on `transformWithStateInPandas`."""
 
-    def __init__(self, query: TopK, engine: str, identity: dict[str, str], *, early: bool) -> None:
-        self.query, self.engine, self.identity, self.early = query, engine, identity, early
+    def __init__(self, query: TopK, schema: pa.Schema, engine: str, identity: dict[str, str], *, early: bool) -> None:
+        self.query, self.schema, self.engine, self.identity, self.early = query, schema, engine, identity, early
 
     def init(self, handle: Any) -> None:
         """Open the state."""
@@ -133,10 +133,7 @@ class Operator(StatefulProcessor):
         millis = timer.getCurrentWatermarkInMs()
         watermark = millis * 1000 if millis > 0 else BEGINNING
         old = self._stored()
-        bucket = self._bucket(old, packed)
-        if bucket is None:  # only rows that count and nothing else
-            yield _told_nothing(packed)
-            return
+        bucket = self._bucket(old)
         answers = bucket.take(packed or _NOTHING, watermark)
         self._store(bucket, old)
         self._set_timer(bucket)
@@ -148,18 +145,15 @@ class Operator(StatefulProcessor):
             }
         )
 
-    def _bucket(self, old: list[bytes], packed: Mapping[str, Any] | None) -> Bucket | None:
-        if old:
-            header, saved = read(b"".join(old))
-            check(header, self.identity)
-            schema = unwrite(saved.pop("schema")["v"][0].as_py()).schema
-            bucket = Bucket(self.query, schema, header["engine"], early=self.early)
-            load(bucket.line, header["engine"], saved)
-            return bucket
-        blob = next((b for b in (packed or _NOTHING)["blob"] if b is not None), None)
-        if blob is None:
-            return None
-        return Bucket(self.query, unpacked(unwrite(blob)).rows.schema, self.engine, early=self.early)
+    def _bucket(self, old: list[bytes]) -> Bucket:
+        if not old:
+            return Bucket(self.query, self.schema, self.engine, early=self.early)
+        header, saved = read(b"".join(old))
+        check(header, self.identity)
+        was = unwrite(saved.pop("schema")["v"][0].as_py()).schema
+        bucket = Bucket(self.query, self.schema, header["engine"], early=self.early)
+        load(bucket.line, header["engine"], widened(saved, was, self.schema))
+        return bucket
 
     def _stored(self) -> list[bytes]:
         found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
@@ -189,8 +183,3 @@ class Operator(StatefulProcessor):
 
 
 _NOTHING: dict[str, list[Any]] = {name: [] for name in ("pane", "rows", "without_score", "without_time", "blob")}
-
-
-def _told_nothing(packed: Mapping[str, Any] | None) -> pd.DataFrame:
-    counts = {name: [int(sum((packed or _NOTHING)[name]))] for name in ("rows", "without_score", "without_time")}
-    return pd.DataFrame({"blob": [None], **counts, "late": [0], "candidates": [0]})

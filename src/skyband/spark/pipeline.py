@@ -13,7 +13,6 @@ from skyband.query import TopK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 OLDEST = (4, 2)
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -85,10 +84,11 @@ def _check_version() -> None:
 def _transformed(df: DataFrame, query: TopK, engine: str, buckets: int, *, early: bool) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
-    from skyband.spark.emit import decoded, result_type
+    from skyband.spark.emit import decoded, result_type, source_schema
     from skyband.spark.prune import ID, PACKED
     from skyband.spark.state import fingerprint
 
+    schema = source_schema(df.schema)
     out = result_type(df.schema, query, early=early)
     if df.isStreaming:
         _check_stream(df, query)
@@ -99,12 +99,12 @@ def _transformed(df: DataFrame, query: TopK, engine: str, buckets: int, *, early
     if not df.isStreaming:
         if query.emit == "changes" and query.time is not None:  # how far time has come decides what was deleted
             packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{query.time}`")).alias(_NEWEST))))
-        return packed.groupBy("bucket").applyInArrow(_answering(query, engine, out, early=early), out)
+        return packed.groupBy("bucket").applyInArrow(_answering(query, schema, engine, early=early), out)
     from skyband.spark.maintain import TOLD, Operator
 
     if df.sparkSession.conf.get(_PROVIDER, "") != _ROCKSDB:
         df.sparkSession.conf.set(_PROVIDER, _ROCKSDB)  # the only one that serves this operator
-    operator = Operator(query, engine, fingerprint(query, buckets), early=early)
+    operator = Operator(query, schema, engine, fingerprint(query, buckets), early=early)
     told = packed.groupBy("bucket").transformWithStateInPandas(
         operator, TOLD, "append", "none" if query.window.counts else "eventTime"
     )
@@ -148,21 +148,16 @@ def _packing(query: TopK, keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]
     return pack
 
 
-def _answering(query: TopK, engine: str, out: StructType, *, early: bool) -> Callable[[pa.Table], pa.Table]:
+def _answering(query: TopK, schema: pa.Schema, engine: str, *, early: bool) -> Callable[[pa.Table], pa.Table]:
     """All rows of a bucket of a batch DataFrame: the end of the input closes everything."""
 
     def answer(packed: pa.Table) -> pa.Table:
-        from skyband.spark.emit import empty
         from skyband.spark.maintain import Bucket
-        from skyband.spark.prune import in_utc, unpacked
-        from skyband.spark.state import unwrite
+        from skyband.spark.prune import in_utc
         from skyband.windows.timeline import BEGINNING
 
         columns = packed.to_pydict()
-        blob = next((b for b in columns["blob"] if b is not None), None)
-        if blob is None:
-            return empty(out)
-        bucket = Bucket(query, unpacked(unwrite(blob)).rows.schema, engine, early=early)
+        bucket = Bucket(query, schema, engine, early=early)
         taken = bucket.take(columns, BEGINNING)
         newest = BEGINNING
         if _NEWEST in columns and bucket.line.time is not None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.ids import hashes, id_numbers
+from skyband.flow.ids import id_numbers, mixed
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
+from skyband.flow.schema import conform
 from skyband.flow.score import scores
 from skyband.flow.time import TimeType
 from skyband.spark.state import write
@@ -83,11 +84,8 @@ class Packer:
         table = self.groups.table()
         if table is None:
             return np.zeros(0, np.int64)
-        mixed = np.zeros(table.num_rows, np.uint64)
-        for column in table.columns:
-            plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-            mixed = mixed * np.uint64(31) + hashes(plain).view(np.uint64)
-        return ((mixed ^ (mixed >> np.uint64(32))) % np.uint64(len(self.keys))).astype(np.int64)
+        found = mixed(table)
+        return ((found ^ (found >> np.uint64(32))) % np.uint64(len(self.keys))).astype(np.int64)
 
     def _count(self, part: Part) -> None:
         """How many rows each pane and bucket stands for."""
@@ -159,11 +157,27 @@ def _columns(part: Part) -> pa.Table:
     return table
 
 
-def unpacked(table: pa.Table) -> Part:
-    """The rows of a blob again; groups are the receiver's to number."""
-    rows = table.drop_columns([SCORE, TIME, NUMBER])
+def unpacked(table: pa.Table, schema: pa.Schema) -> Part:
+    """The rows of a blob again, in the types of `schema`; groups are the receiver's to number."""
+    rows = conform(table.drop_columns([SCORE, TIME, NUMBER]), schema)
     score, time, number = (table.column(name).to_numpy() for name in (SCORE, TIME, NUMBER))
     return Part(rows, score, time, number, None)
+
+
+def settled(part: Part) -> Part:
+    """Rows by time and id, and those that agree in both by what is in them: never by which task was first."""
+    part = part.sorted()
+    if part.id is None:
+        return part
+    same = (np.diff(part.time) == 0) & (np.diff(part.id) == 0)
+    if not same.any():
+        return part
+    doubtful = np.flatnonzero(np.r_[same, False] | np.r_[False, same])
+    content = mixed(part.rows.take(pa.array(doubtful)))
+    order = np.lexsort((content, part.id[doubtful], part.time[doubtful]))
+    places = np.arange(len(part.time))
+    places[doubtful] = doubtful[order]
+    return part.take(places)
 
 
 def in_utc(rows: pa.Table) -> pa.Table:

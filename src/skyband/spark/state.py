@@ -54,6 +54,29 @@ def check(header: Mapping[str, Any], expected: Mapping[str, str]) -> None:
         raise SnapshotError(msg)
 
 
+def widened(saved: Saved, was: pa.Schema, now: pa.Schema) -> Saved:
+    """A state whose rows have the columns of `now`: added ones are NULL, any other change is refused."""
+    if was.names == now.names and was.types == now.types:
+        return saved
+    for field in was:
+        there = now.field(field.name).type if field.name in now.names else None
+        if there != field.type:
+            what = "is gone" if there is None else f"is now {there}"
+            msg = (
+                f"the source has changed: column {field.name!r} was {field.type} and {what}. Columns may be added: "
+                f"start with a new checkpoint location, or give the source its old schema"
+            )
+            raise SnapshotError(msg)
+
+    def wide(table: pa.Table) -> pa.Table:
+        for field in now:
+            if field.name not in was.names:
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+        return table.select([name for name in now.names if name in table.column_names])
+
+    return {name: wide(value) if name in ("rows", "waiting") else value for name, value in saved.items()}
+
+
 def dump(saved: Saved, header: Mapping[str, Any]) -> bytes:
     """Named columns and their header as bytes."""
     names, shapes, blobs = [], [], []

@@ -1,0 +1,282 @@
+"""The Spark suite: a stream of files through skyband and through plain Spark, in one session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from skyband.query import Sliding, TopK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+SLIDE = 60
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_COLUMNS = ["ts", "id", "price", "volume", "symbol", "venue"]
+
+
+class Case(NamedTuple):
+    """One way of doing one task over one folder of files."""
+
+    way: str
+    ratio: int  # win / slide
+    k: int
+    groups: int  # 1: no groups
+    rows: int
+    batch: int
+
+    def __str__(self) -> str:
+        shape = f"win/slide={self.ratio} k={self.k} groups={self.groups}"
+        return shape if self.batch >= 100_000 else f"{shape} batches of {self.batch}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one way cost."""
+
+    suite: str
+    case: str
+    way: str
+    rows: int
+    seconds: float
+    cpu_seconds: float  # JVM and Python workers
+    batch_ms: float  # median of a batch, the first two left out
+    state_bytes: int  # the most that the state store held
+    answers: int  # rows that went out
+
+    @property
+    def micros_per_row(self) -> float:
+        """CPU microseconds a row."""
+        return self.cpu_seconds / self.rows * 1e6
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {
+            **asdict(self),
+            "seconds": round(self.seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "micros_per_row": round(self.micros_per_row, 3),
+            "rows_per_s": round(self.rows / self.seconds),
+        }
+
+
+def session() -> SparkSession:
+    """A session as the tests have it: two cores, two partitions, warm workers."""
+    from pyspark.sql import SparkSession
+
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("skyband bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
+        .config("spark.python.daemon.module", "skyband.spark.daemon")
+        .config("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "4g")
+        .getOrCreate()
+    )
+
+
+def trades(rows: int, groups: int, seed: int = 7, rate: int = 100) -> pa.Table:
+    """Seeded trades, `rate` of them a second of event time.
+
+    Examples
+    --------
+    >>> trades(3, 2).schema.names
+    ['ts', 'id', 'price', 'volume', 'symbol', 'venue']
+    """
+    import pyarrow as pa
+
+    rng = np.random.default_rng(seed)
+    at = np.sort(rng.integers(0, max(rows // rate, 1) * 1_000_000, rows)) + 1_700_000_040_000_000
+    names = np.array([f"SYM{i:05d}" for i in range(groups)])
+    columns = [
+        pa.array(at, pa.timestamp("us", "UTC")),
+        pa.array(np.arange(rows)),
+        pa.array(np.round(np.exp(rng.normal(3.5, 1.0, rows)), 2)),
+        pa.array((np.maximum(1, np.round(np.exp(rng.normal(1.0, 1.2, rows)))) * 100).astype(np.int32)),
+        pa.array(names[rng.integers(0, groups, rows)]),
+        pa.array(rng.integers(0, 16, rows, np.int32)),
+    ]
+    return pa.table(dict(zip(_COLUMNS, columns, strict=True)))
+
+
+def write_files(folder: Path, table: pa.Table, batch: int) -> None:
+    """One file a batch, in order."""
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True)
+    for number, low in enumerate(range(0, table.num_rows, batch)):
+        path = folder / f"{number:05d}.parquet"
+        pq.write_table(table.slice(low, batch), path)
+        os.utime(path, (1_700_000_000 + number,) * 2)
+
+
+# ---------------------------------------------------------------- the ways
+
+
+def ours(case: Case) -> Callable[[DataFrame], DataFrame]:
+    """Skyband."""
+    from skyband.spark import top_k
+
+    window = Sliding(f"{case.ratio * SLIDE} seconds", f"{SLIDE} seconds")
+    per = ["symbol"] if case.groups > 1 else ()
+    return top_k(TopK(k=case.k, by="price * volume", window=window, time="ts", id="id", per=per))
+
+
+def nothing(case: Case) -> Callable[[DataFrame], DataFrame]:  # noqa: ARG001 - one signature for all ways
+    """(a): the stream as it is, with the score."""
+
+    def step(df: DataFrame) -> DataFrame:
+        return df.selectExpr("*", "price * volume AS score")
+
+    return step
+
+
+def aggregated(case: Case) -> Callable[[DataFrame], DataFrame]:
+    """(b): max_by over window()."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    def step(df: DataFrame) -> DataFrame:
+        keys = ["symbol"] if case.groups > 1 else []
+        window = F.window("ts", f"{case.ratio * SLIDE} seconds", f"{SLIDE} seconds").alias("w")
+        best = F.max_by(F.struct(*_COLUMNS), _order(F), case.k).alias("best")
+        return df.groupBy(window, *keys).agg(best).select("w", *keys, F.posexplode("best"))
+
+    return step
+
+
+def two_level(case: Case) -> Callable[[DataFrame], DataFrame]:
+    """(c): max_by per pane, then over the windows of panes."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    def step(df: DataFrame) -> DataFrame:
+        keys = ["symbol"] if case.groups > 1 else []
+        pane = F.window("ts", f"{SLIDE} seconds").alias("p")
+        best = F.max_by(F.struct(*_COLUMNS), _order(F), case.k).alias("best")
+        panes = df.groupBy(pane, *keys).agg(best)
+        rows = panes.select(F.window_time("p").alias("at"), *keys, F.explode("best").alias("row"))
+        window = F.window("at", f"{case.ratio * SLIDE} seconds", f"{SLIDE} seconds").alias("w")
+        order = F.struct((F.col("row.price") * F.col("row.volume")).alias("s"), "row.ts", "row.id")
+        return (
+            rows.groupBy(window, *keys)
+            .agg(F.max_by("row", order, case.k).alias("best"))
+            .select("w", *keys, F.posexplode("best"))
+        )
+
+    return step
+
+
+def _order(F: Any) -> Any:  # noqa: N803 - Spark's own way
+    return F.struct((F.col("price") * F.col("volume")).alias("s"), "ts", "id")
+
+
+WAYS: dict[str, Callable[[Case], Callable[[DataFrame], DataFrame]]] = {
+    "skyband": ours,
+    "no top-k": nothing,
+    "max_by": aggregated,
+    "two-level": two_level,
+}
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def measure(spark: SparkSession, case: Case, folder: Path) -> Result:
+    """Read all files of `folder`, a file a batch, through one way into nowhere."""
+    df = spark.readStream.schema(spark.read.parquet(str(folder)).schema).option("maxFilesPerTrigger", 1)
+    stream = df.parquet(str(folder)).withWatermark("ts", "10 seconds").transform(WAYS[case.way](case))
+    scratch = Path(tempfile.mkdtemp(prefix="skyband-bench-"))
+    began, before = time.perf_counter(), cpu_seconds()
+    query = (
+        stream.writeStream.format("noop")
+        .option("checkpointLocation", str(scratch))
+        .outputMode("append")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    seconds, used = time.perf_counter() - began, cpu_seconds() - before
+    reports = [p for p in query.recentProgress if p["numInputRows"]]
+    states = [sum(s["customMetrics"].get("rocksdbSstFileSize", 0) for s in p["stateOperators"]) for p in reports]
+    memory = [sum(s["memoryUsedBytes"] for s in p["stateOperators"]) for p in reports]
+    times = sorted(p["durationMs"]["triggerExecution"] for p in reports[2:] or reports)
+    out = sum(max(p["sink"]["numOutputRows"], 0) for p in query.recentProgress)
+    shutil.rmtree(scratch, ignore_errors=True)
+    return Result(
+        suite="spark",
+        case=str(case),
+        way=case.way,
+        rows=case.rows,
+        seconds=seconds,
+        cpu_seconds=used,
+        batch_ms=float(times[len(times) // 2]),
+        state_bytes=max([*states, 0]) or max([*memory, 0]),
+        answers=out,
+    )
+
+
+def cpu_seconds() -> float:
+    """Seconds of CPU of this process and all it has started, with those of its children that have ended."""
+    import psutil
+
+    me = psutil.Process()
+    total = 0.0
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """What the suite measures."""
+    big, small = (2_000_000, 200_000) if quick else (5_000_000, 500_000)
+    batch = big // 5
+    todo = [Case(way, 10, 10, 1, big, batch) for way in WAYS]
+    for ratio in (60, 360, 600):
+        todo += [Case(way, ratio, 10, 1, big, batch) for way in ("skyband", "two-level")]
+    todo.append(Case("max_by", 360, 10, 1, small // 2, batch))
+    todo += [Case(way, 10, 100, 1, big, batch) for way in ("skyband", "two-level")]
+    todo += [Case(way, 10, 10, 500, big, batch) for way in ("skyband", "two-level")]
+    todo += [Case(way, 60, 3, 10_000, big, batch) for way in ("skyband", "two-level")]
+    todo.append(Case("max_by", 60, 3, 10_000, small, batch))
+    todo += [Case(way, 10, 10, 1, 20_000, 1_000) for way in ("skyband", "max_by")]
+    return todo
+
+
+def run(todo: list[Case], *, seed: int = 7) -> Iterator[Result]:
+    """Measure one case after the other in one warm session."""
+    spark = session()
+    folders: dict[tuple[int, int, int], Path] = {}
+    root = Path(tempfile.mkdtemp(prefix="skyband-bench-"))
+    try:
+        for case in [*_warm(todo), *todo]:
+            key = (case.rows, case.groups, case.batch)
+            if key not in folders:
+                folders[key] = root / "-".join(map(str, key))
+                write_files(folders[key], trades(case.rows, case.groups, seed), case.batch)
+            result = measure(spark, case, folders[key])
+            if case in todo:
+                yield result
+    finally:
+        spark.stop()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _warm(todo: list[Case]) -> list[Case]:
+    """Every way once, on rows that do not count: the first run of anything pays for the JVM's compiler."""
+    return [Case(way, 10, 10, 1, 400_000, 100_000) for way in dict.fromkeys(case.way for case in todo)] * 2

@@ -1,0 +1,31 @@
+"""Streaming sources of our own, for `spark.readStream.format(...)`: Redis Streams and MQTT.
+
+Both take `idle="30 seconds"`: after so long without a row, time goes on with the clock, so that the last
+windows of a stream that has fallen silent close. It does so by rows that have a time and nothing else; they
+count as rows without a score.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make the formats `redis-stream` and `mqtt` known to a session.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> def trades(spark):
+    ...     source = sb.spark.register(spark).readStream.format("redis-stream")
+    ...     return source.options(stream="trades", time="ts", idle="30 seconds").schema("ts timestamp, x double").load()
+    """
+    from skyband.spark.source.mqtt import MqttSource
+    from skyband.spark.source.redis import RedisSource
+
+    spark.dataSource.register(RedisSource)
+    spark.dataSource.register(MqttSource)
+    return spark
