@@ -9,12 +9,14 @@
 
 from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
-from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError
+from skyband.errors import ParseError, QueryError, SchemaError, SkybandError, SnapshotError, SourceError
+from skyband.lang import parse, to_yaml
 from skyband.query import Counting, Sliding, TopK, Tumbling
 
 __all__ = [
     "ENGINES",
     "Counting",
+    "ParseError",
     "QueryError",
     "SchemaError",
     "SkybandError",
@@ -24,8 +26,10 @@ __all__ = [
     "TopK",
     "Tumbling",
     "explain",
+    "parse",
     "run",
     "stream",
+    "to_yaml",
 ]
 __version__ = "0.1.0"
 
