@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, TypeVar
 
 from skyband.errors import ParseError, QueryError
@@ -57,8 +58,9 @@ FIELDS: dict[str, Callable[[Part], Any]] = {
 
 def statement(part: Part) -> Statement:
     """The query that a mapping describes."""
-    found = part.fields([*FIELDS, "join"], ["k", "by", "window"])
-    given = {name: FIELDS[name](value) for name, value in found.items() if name != "join"}
+    known = [*FIELDS, *(name for name in signature(TopK).parameters if name not in FIELDS and name != "join"), "join"]
+    found = part.fields(known, ["k", "by", "window"])
+    given = {name: FIELDS.get(name, Part.guessed)(value) for name, value in found.items() if name != "join"}
     remote = _remote(found["join"]) if "join" in found else None
     return Statement(_built(lambda: TopK(**given), part, found), remote=remote)
 
@@ -110,8 +112,12 @@ def described(query: TopK) -> dict[str, Any]:
             shown["window"]["origin"] = in_words(window.origin)
         if window.closed == "right" and window.slide:
             shown["window"]["closed"] = "right"
-    for name in ("time", "per", "id", "ascending", "emit", "ranks", "unit", "prefix", "version"):
+    for name, parameter in signature(TopK).parameters.items():
         value = getattr(query, name)
-        if value not in (None, False, (), "", "answers"):
-            shown[name] = list(value) if name == "per" else value
+        if name in ("name", "k", "by", "window") or value == parameter.default:
+            continue
+        shown[name] = list(value) if isinstance(value, tuple) else value
+        if not all(isinstance(one, (str, int, float)) for one in (value if isinstance(value, tuple) else [value])):
+            msg = f"{name}={type(value).__name__} cannot stand in a text: leave it out"
+            raise QueryError(msg)
     return shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import SchemaError, nearest
+from skyband.errors import QueryError, SchemaError, nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +74,14 @@ class Statement:
     pattern: Pattern | None = None
     remote: Remote | None = None
     window: str | None = None
+
+    def rows(self, source: object) -> object:
+        """What a user gives as the source, as something with the columns of the query."""
+        if self.remote is not None:
+            name = self.remote.service
+            msg = f"SERVICE {name} is joined by sb.Join only: say what {name} is under services: of a pipeline file"
+            raise QueryError(msg)
+        return source
 
     def shaped(self, answers: pa.Table) -> pa.Table:
         """An answer with the wanted columns only."""
