@@ -10,7 +10,7 @@
 from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
 from skyband.errors import ParseError, QueryError, SchemaError, SkybandError, SnapshotError, SourceError
-from skyband.lang import parse, to_sql, to_yaml
+from skyband.lang import parse, to_rspql, to_sql, to_yaml
 from skyband.query import Counting, Sliding, TopK, Tumbling
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "parse",
     "run",
     "stream",
+    "to_rspql",
     "to_sql",
     "to_yaml",
 ]

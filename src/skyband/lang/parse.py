@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, nearest
 from skyband.lang.place import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date, timedelta
+
     from skyband.lang.statement import Statement
 
 LANGUAGES = ("sql", "rspql", "yaml")
@@ -17,7 +20,14 @@ _RSPQL = re.compile(r"(?:REGISTER|PREFIX|BASE)\b|SELECT\s+(?:DISTINCT\s+|REDUCED
 _SQL = re.compile(r"(?:SELECT|WITH|INSERT|CREATE|EXPLAIN|FROM)\b(?!\s*:)|\(\s*SELECT\b", re.IGNORECASE)
 
 
-def parse(text: str, *, language: str | None = None) -> Statement:
+def parse(
+    text: str,
+    *,
+    language: str | None = None,
+    functions: Mapping[str, str] | None = None,
+    origin: str | date | timedelta | None = None,
+    time: str | None = None,
+) -> Statement:
     """The query that a text describes: SQL as Flink has it, RSP-QL, or the `query:` part of a pipeline file.
 
     Parameters
@@ -26,6 +36,12 @@ def parse(text: str, *, language: str | None = None) -> Statement:
         The text.
     language
         "sql", "rspql" or "yaml" (default: seen from how it begins).
+    functions
+        Functions that RSP-QL may call, such as {"F(m, f)": "m + 2 * f"}.
+    origin
+        Where the windows of RSP-QL begin (default: at the epoch).
+    time
+        What the column with the time of the triples is called in RSP-QL (default: "time").
 
     Returns
     -------
@@ -49,7 +65,9 @@ def parse(text: str, *, language: str | None = None) -> Statement:
     if language is not None and language not in LANGUAGES:
         msg = f"language={language!r} is unknown: {nearest(language, LANGUAGES)}"
         raise QueryError(msg)
-    return parse_at(text, language or seen(text), Place(1, 1))
+    given = {"functions": functions, "origin": origin, "time": time}
+    more = {name: value for name, value in given.items() if value is not None}
+    return parse_at(text, language or seen(text), Place(1, 1), **more)
 
 
 def seen(text: str) -> str:
@@ -66,14 +84,19 @@ def seen(text: str) -> str:
     return "sql" if _SQL.match(rest) else "yaml"
 
 
-def parse_at(text: str, language: str, begin: Place) -> Statement:
+def parse_at(text: str, language: str, begin: Place, **more: Any) -> Statement:
     """The statement in a text that begins at `begin` of something larger."""
-    if language == "sql":
+    if language == "sql" and not more:
         from skyband.lang.sql.read import read_sql
 
         return read_sql(text, begin)
     if language == "rspql":
-        raise NotImplementedError
+        from skyband.lang.rspql.read import read_rspql
+
+        return read_rspql(text, begin, **more)
+    if more:
+        msg = f"{next(iter(more))}= is for RSP-QL only: leave it out"
+        raise QueryError(msg)
     from skyband.lang.document import read
     from skyband.lang.question import statement
 

@@ -81,7 +81,11 @@ class Statement:
             name = self.remote.service
             msg = f"SERVICE {name} is joined by sb.Join only: say what {name} is under services: of a pipeline file"
             raise QueryError(msg)
-        return source
+        if self.pattern is None:
+            return source
+        from skyband.lang.rdf import bound
+
+        return bound(self.pattern, source)
 
     def shaped(self, answers: pa.Table) -> pa.Table:
         """An answer with the wanted columns only."""

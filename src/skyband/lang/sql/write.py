@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from skyband.errors import QueryError
+from skyband.lang.names import quoted
 from skyband.lang.statement import Statement
 from skyband.query import Counting, TopK
 from skyband.query.duration import MICROSECONDS
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNITS = (("DAY", "d"), ("HOUR", "h"), ("MINUTE", "min"), ("SECOND", "s"))
 
 
@@ -48,20 +48,20 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
     lengths = [window.size] if window.size == window.slide else [window.slide, window.size]
     lengths += [window.origin] if window.origin else []
     function = "TUMBLE" if window.size == window.slide else "HOP"
-    stream = ".".join(_name(part) for part in (table or asked.source).split("."))
-    arguments = [f"TABLE {stream}", f"DESCRIPTOR({_name(topk.time)})", *map(_interval, lengths)]
+    stream = ".".join(quoted(part) for part in (table or asked.source).split("."))
+    arguments = [f"TABLE {stream}", f"DESCRIPTOR({quoted(topk.time)})", *map(_interval, lengths)]
     keys = [f"{_score(topk)} {'ASC' if topk.ascending else 'DESC'}"]
     if topk.id is not None:
-        keys += [f"{_name(topk.time)} DESC", f"{_name(topk.id)} DESC"]
+        keys += [f"{quoted(topk.time)} DESC", f"{quoted(topk.id)} DESC"]
     return "\n".join(
         [
             f"SELECT {_picked(asked)} FROM (",  # noqa: S608 - names are quoted, the score is of the safe grammar
             f"  SELECT *{_score_column(asked)}, ROW_NUMBER() OVER (",
-            f"    PARTITION BY {', '.join(['window_start', 'window_end', *map(_name, topk.per)])}",
+            f"    PARTITION BY {', '.join(['window_start', 'window_end', *map(quoted, topk.per)])}",
             f"    ORDER BY {', '.join(keys)}",
             "  ) AS rn",
             f"  FROM TABLE({function}({', '.join(arguments)}))",
-            f") AS {_name(topk.name)}" if topk.name is not None else ")",
+            f") AS {quoted(topk.name)}" if topk.name is not None else ")",
             f"WHERE rn <= {topk.k}",
         ]
     )
@@ -111,20 +111,8 @@ def _picked(asked: Statement) -> str:
     words = []
     for what, shown in asked.columns:
         name = "rn" if what == "rank" else what
-        words.append(_name(name) if name == shown else f"{_name(name)} AS {_name(shown)}")
+        words.append(quoted(name) if name == shown else f"{quoted(name)} AS {quoted(shown)}")
     return ", ".join(words)
-
-
-def _name(name: str) -> str:
-    """A name, in back quotes where it needs them."""
-    plain = _PLAIN.fullmatch(name) and name.upper() not in _reserved()
-    return name if plain else f"`{name.replace('`', '``')}`"
-
-
-def _reserved() -> set[str]:
-    from sqlglot.dialects.dialect import Dialect
-
-    return set(Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
 
 
 def _interval(micros: int) -> str:
