@@ -243,7 +243,7 @@ FULL = STAR
         ("FROM NAMED WINDOW :W ON :S [RANGE 1h TUMBLING]\n", "", "WHERE", "write FROM NAMED WINDOW"),
         ("  WINDOW :W {", "  WINDOW :V {", ":V", "this window is not declared: did you mean :W"),
         ("?user a :Person", "?user a :Person ; ?p ?o", "?p", "a predicate cannot be a variable: write its IRI"),
-        ("?user a :Person", "?user a :Person . ?post :by ?user", "?post", "share one subject, here ?user: ask of ?post"),
+        ("?user a :Person", "?user a :Person . ?post :by ?user", "?post", "share one subject, here ?user"),
         ("?user a :Person", "?user a foo:Person", "foo:Person", "foo: is not declared: write PREFIX foo: <...>"),
         ("?user a :Person", "?user a/:b :Person", "a/:b", "does not fit here"),
         ("?user a :Person", "?user :a/:b :Person", "/:b", "a path of predicates is not followed"),

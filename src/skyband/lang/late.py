@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 
 from skyband.lang.place import Place
 
@@ -50,6 +51,12 @@ class Late:
         """The names of the variables that it uses."""
         return tuple(m["name"] for m in _VARIABLE.finditer(self.text) if m["name"] is not None)
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Those of them that have no default."""
+        found = _VARIABLE.finditer(self.text)
+        return tuple(m["name"] for m in found if m["name"] is not None and m["default"] is None)
+
     def get(self, environ: Mapping[str, str] | None = None) -> str:
         """The text with its variables filled in, from `environ` (default: that of this process)."""
         known = os.environ if environ is None else environ
@@ -66,6 +73,23 @@ class Late:
             return known[name]
 
         return _VARIABLE.sub(value, self.text)
+
+
+def texts(value: Any) -> list[Late]:
+    """Every such text in a value made of dataclasses and tuples.
+
+    Examples
+    --------
+    >>> texts((("password", Late("${PW}")), "plain"))
+    [Late('${PW}')]
+    """
+    if isinstance(value, Late):
+        return [value]
+    if isinstance(value, tuple):
+        return [text for one in value for text in texts(one)]
+    if is_dataclass(value):
+        return [text for field in fields(value) for text in texts(getattr(value, field.name))]
+    return []
 
 
 Options = tuple[tuple[str, Late], ...]
