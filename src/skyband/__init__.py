@@ -9,12 +9,14 @@
 
 from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
-from skyband.errors import QueryError, SchemaError, SinkError, SkybandError, SnapshotError, SourceError
+from skyband.errors import ParseError, QueryError, SchemaError, SinkError, SkybandError, SnapshotError, SourceError
+from skyband.lang import parse, to_rspql, to_sql, to_yaml
 from skyband.query import Counting, Sliding, TopK, Tumbling
 
 __all__ = [
     "ENGINES",
     "Counting",
+    "ParseError",
     "QueryError",
     "SchemaError",
     "SinkError",
@@ -25,8 +27,12 @@ __all__ = [
     "TopK",
     "Tumbling",
     "explain",
+    "parse",
     "run",
     "stream",
+    "to_rspql",
+    "to_sql",
+    "to_yaml",
 ]
 __version__ = "0.1.0"
 

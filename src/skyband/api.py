@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from skyband.engines.plan import choose
 from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, SourceError
+from skyband.lang.statement import Statement
 from skyband.query import TopK
 from skyband.query.duration import duration, instant, spoken
 
@@ -28,7 +29,7 @@ METADATA = b"skyband"
 
 @overload
 def run(
-    query: TopK,
+    query: TopK | Statement,
     source: object,
     *,
     engine: str = ...,
@@ -40,7 +41,7 @@ def run(
 ) -> pa.Table: ...
 @overload
 def run(
-    query: TopK,
+    query: TopK | Statement,
     source: object,
     *,
     engine: str = ...,
@@ -51,7 +52,7 @@ def run(
     options: Mapping[str, object] | None = ...,
 ) -> tuple[pa.Table, Stats]: ...
 def run(  # noqa: PLR0913 - the one wide door
-    query: TopK,
+    query: TopK | Statement,
     source: object,
     *,
     engine: str = "auto",
@@ -66,7 +67,7 @@ def run(  # noqa: PLR0913 - the one wide door
     Parameters
     ----------
     query
-        What to rank.
+        What to rank; also what `sb.parse` gives.
     source
         A path (Parquet, CSV or JSON lines; a folder of such files too), an Arrow table, a pandas or Polars
         frame, a dict of lists, or an iterator of such batches, each alone or with a watermark: (batch, time).
@@ -120,7 +121,7 @@ def run(  # noqa: PLR0913 - the one wide door
 
 
 def stream(
-    query: TopK,
+    query: TopK | Statement,
     source: object,
     *,
     engine: str = "auto",
@@ -182,7 +183,7 @@ class _Session:
 
     def __init__(
         self,
-        query: TopK,
+        query: TopK | Statement,
         source: object,
         engine: str,
         late: str | timedelta | None,
@@ -191,6 +192,8 @@ class _Session:
     ) -> None:
         from skyband.flow.source import open_source
 
+        self.asked = query if isinstance(query, Statement) else Statement(query)
+        query, source = self.asked.query, self.asked.rows(source)
         if not isinstance(query, TopK):
             msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
             raise QueryError(msg)
@@ -223,9 +226,9 @@ class _Session:
                 if not rows.num_rows and "null" in map(str, rows.schema.types):
                     continue  # an empty list has no type: the next batch will tell
                 self.pipeline = self._open(rows.schema, rising=rising)
-            yield self.pipeline.push(rows, self._micros(watermark))
+            yield self.asked.shaped(self.pipeline.push(rows, self._micros(watermark)))
         if self.pipeline is not None:
-            yield self.pipeline.finish()
+            yield self.asked.shaped(self.pipeline.finish())
 
     def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline:
         from skyband.flow.pipeline import Pipeline
@@ -297,7 +300,7 @@ class Explanation:
         return "\n".join([f"engine: {self.engine} ({self.why})", *self.lines])
 
 
-def explain(query: TopK, *, engine: str = "auto") -> Explanation:
+def explain(query: TopK | Statement, *, engine: str = "auto") -> Explanation:
     """Say which engine answers `query`, why, and what it will keep.
 
     Examples
@@ -310,6 +313,7 @@ def explain(query: TopK, *, engine: str = "auto") -> Explanation:
     order: score, largest first; ties by position
     emits: answers, the ranked list of each closed window
     """
+    query = query.query if isinstance(query, Statement) else query
     plan = choose(query, engine)
     traits = ENGINES[plan.engine].traits
     return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))

@@ -4,6 +4,7 @@
 
     SkybandError
     ├── QueryError      (ValueError)   a query that makes no sense: seen when it is built
+    │   └── ParseError                 a text that cannot be read as a query or a pipeline: with line and column
     ├── SchemaError     (ValueError)   a query that does not fit its source: seen with the first batch
     ├── SourceError     (ValueError)   a source that cannot be read, or whose values cannot be used
     ├── SnapshotError   (ValueError)   a saved state that does not belong to this query
@@ -44,6 +45,24 @@ class QueryError(SkybandError, ValueError):
         ...
     skyband.errors.QueryError: size=0 is not a number of rows: write a whole number of at least 1
     """
+
+
+class ParseError(QueryError):
+    r"""A text that is no query, or none that is supported; `line` and `column` say where, from 1 on.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.parse("k: 3\nby: price\nwidow: 1 hour")
+    Traceback (most recent call last):
+        ...
+    skyband.errors.ParseError: line 3, column 1: widow is unknown: did you mean window ...
+    """
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
 
 
 class SchemaError(SkybandError, ValueError):

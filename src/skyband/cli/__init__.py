@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import bench, demo, explain
+from skyband.cli import _exit, bench, demo, doctor, explain, init, parse
 from skyband.errors import SkybandError
 
 
@@ -19,13 +19,34 @@ class _Errors(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except SkybandError as error:
-            if ctx.params.get("debug"):
-                traceback.print_exc()
-            else:
-                print(f"skyband: {' '.join(str(error).split())}", file=sys.stderr)
-            raise typer.Exit(2) from None
+        except (typer.Exit, typer.Abort, OSError) as error:
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                raise typer.Exit(_told(error, debug=ctx.params.get("debug"))) from None
+            raise
+        except KeyboardInterrupt:
+            raise typer.Exit(_exit.INTERRUPTED) from None
+        except Exception as error:
+            if hasattr(error, "exit_code"):  # of a wrong option, which typer shows
+                raise
+            raise typer.Exit(_told(error, debug=ctx.params.get("debug"))) from None
 
+
+def _told(error: Exception, *, debug: bool) -> int:
+    """Say what went wrong, and give the exit code for it."""
+    if debug:
+        traceback.print_exc()
+        return _exit.code(error)
+    said = " ".join(str(error).split())
+    if not isinstance(error, (SkybandError, ImportError)):
+        hint = "skyband --debug ... shows where" if not isinstance(error, OSError) else ""
+        said = f"{type(error).__name__}: {said}" + (f" ({hint})" if hint else "")
+    print(f"skyband: {said}", file=sys.stderr)
+    return _exit.code(error)
+
+
+_EPILOG = """Start with: skyband demo
+
+Exit codes: 0 done, 1 unforeseen, 2 the command or query is wrong, 3 the data, 4 the saved state, 5 the machine."""
 
 app = typer.Typer(
     name="skyband",
@@ -45,10 +66,12 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help="Keep the k best rows of a stream up to date.", epilog="Start with: skyband demo")
+@app.callback(help="Keep the k best rows of a stream up to date.", epilog=_EPILOG)
 def _skyband(
     *,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="SKYBAND_DEBUG", help="Show the traceback of an error.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -57,7 +80,10 @@ def _skyband(
 
 
 app.command("demo", help=demo.HELP)(demo.demo)
+app.command("init", help=init.HELP)(init.init)
+app.command("parse", help=parse.HELP)(parse.parse)
 app.command("explain", help=explain.HELP)(explain.explain)
+app.command("doctor", help=doctor.HELP)(doctor.doctor)
 app.add_typer(bench.app, name="bench")
 
 

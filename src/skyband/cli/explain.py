@@ -19,12 +19,19 @@ Examples:
   skyband explain --k 10 --by "price * volume" --window "10 minutes/1 minute" --time ts
 
   skyband explain --k 3 --by price --rows 1000/100 --per symbol --emit changes --json
+
+  skyband explain query.sql
+
+  skyband explain pipeline.yaml --json
 """
 
 
 def explain(
     *,
-    by: Annotated[str, typer.Option(help='What makes a row good, such as "price * volume".')],
+    text: Annotated[
+        str | None, typer.Argument(help="A query or pipeline file, - for what is piped in, or the text itself.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help='What makes a row good, such as "price * volume".')] = None,
     k: Annotated[int, typer.Option(help="How many rows an answer has at most.")] = 10,
     window: Annotated[
         str | None,
@@ -39,20 +46,41 @@ def explain(
     ] = None,
     id: Annotated[str | None, typer.Option(help="The column that breaks ties.")] = None,
     emit: Annotated[str, typer.Option(help="What goes out: answers, changes or arrivals.")] = "answers",
-    engine: Annotated[str, typer.Option(help='"auto", or the name of an engine.')] = "auto",
+    engine: Annotated[str, typer.Option(help='"auto", or the name of an engine.', autocompletion=engines)] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the explanation of the query that the options describe."""
+    """Print the explanation of the query that the text or the options describe."""
     from skyband import api
     from skyband.query import TopK
 
-    query = TopK(k=k, by=by, window=parsed(window, rows), time=time, per=per or (), id=id, emit=emit)
-    found = api.explain(query, engine=engine)
-    if as_json:
-        said = dict(line.split(": ", 1) for line in found.lines)
-        print(json.dumps({"engine": found.engine, "why": found.why, **said}))
+    if text is not None:
+        from skyband.cli._texts import given
+
+        if by is not None or window is not None or rows is not None:
+            msg = "the text says what is asked: leave the options of the query out, or the text"
+            raise QueryError(msg)
+        queries = [statement.query for statement in given(text).statements]
+    elif by is None:
+        msg = "there is no query: give a file, or --by and --window, such as --by price --rows 1000/100"
+        raise QueryError(msg)
     else:
-        print(found)
+        queries = [TopK(k=k, by=by, window=parsed(window, rows), time=time, per=per or (), id=id, emit=emit)]
+    told = []
+    for query in queries:
+        found = api.explain(query, engine=engine)
+        said = dict(line.split(": ", 1) for line in found.lines)
+        told.append({"engine": found.engine, "why": found.why, **said})
+        if not as_json:
+            print(f"query: {query.name}\n{found}" if query.name else found)
+    if as_json:
+        print(json.dumps(told[0] if len(told) == 1 else told))
+
+
+def engines(begun: str) -> list[str]:
+    """Names of engines that begin so, for the shell."""
+    from skyband.engines.registry import ENGINES
+
+    return [name for name in ("auto", *ENGINES) if name.startswith(begun)]
 
 
 def parsed(window: str | None, rows: str | None) -> Sliding | Counting:

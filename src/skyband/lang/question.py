@@ -1,0 +1,123 @@
+"""The `query:` of a pipeline file: a mapping of the fields of `sb.TopK`, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, TypeVar
+
+from skyband.errors import ParseError, QueryError
+from skyband.lang.document import Part
+from skyband.lang.lengths import in_words
+from skyband.lang.statement import Remote, Statement
+from skyband.query import EMITS, Counting, Sliding, TopK
+
+_T = TypeVar("_T")
+
+_WINDOW = ("size", "slide", "origin", "closed", "rows", "every")
+_SAYS = re.compile(r"(\w+)=.*")
+
+
+def window(part: Part) -> Sliding | Counting:
+    """The window that a mapping describes, or a text such as 10 minutes/1 minute."""
+    example = "{size: 10 minutes, slide: 1 minute}, or {rows: 1000, every: 100}"
+    if isinstance(part.value, str):
+        size, _, slide = (word.strip() for word in part.text(example).partition("/"))
+        return _built(lambda: Sliding(size, slide or size), part, {})
+    found = part.fields(_WINDOW)
+    if "rows" in found:
+        for name in found:
+            if name not in ("rows", "every"):
+                raise found[name].error("is for windows in time: a window of rows has {rows: ..., every: ...}")
+        every = found["every"].whole("a whole number of rows") if "every" in found else 1
+        return _built(lambda: Counting(found["rows"].whole(), every), part, {"size": found["rows"], **found})
+    if "size" not in found or "every" in found:
+        raise part.error(f"is no window: write {example}")
+    texts = {name: value.text(example) for name, value in found.items()}
+    texts.setdefault("slide", texts["size"])
+    return _built(lambda: Sliding(texts.pop("size"), texts.pop("slide"), **texts), part, found)
+
+
+FIELDS: dict[str, Callable[[Part], Any]] = {
+    "name": lambda part: part.text("a name"),
+    "k": lambda part: part.whole("a whole number of at least 1"),
+    "by": lambda part: part.text("an expression such as price * volume"),
+    "window": window,
+    "time": lambda part: part.text("the name of a column"),
+    "per": lambda part: part.texts("the names of columns, such as [symbol]"),
+    "id": lambda part: part.text("the name of a column"),
+    "ascending": lambda part: part.flag(),
+    "emit": lambda part: part.choice(EMITS),
+    "ranks": lambda part: part.flag(),
+    "unit": lambda part: part.text("s, ms, us or ns"),
+    "prefix": lambda part: part.text("a text"),
+    "version": lambda part: part.text("a text"),
+}
+
+
+def statement(part: Part) -> Statement:
+    """The query that a mapping describes."""
+    known = [*FIELDS, *(name for name in signature(TopK).parameters if name not in FIELDS and name != "join"), "join"]
+    found = part.fields(known, ["k", "by", "window"])
+    given = {name: FIELDS.get(name, Part.guessed)(value) for name, value in found.items() if name != "join"}
+    remote = _remote(found["join"]) if "join" in found else None
+    return Statement(_built(lambda: TopK(**given), part, found), remote=remote)
+
+
+def _remote(part: Part) -> Remote:
+    known = ("service", "on", "columns")
+    entries = part.entries()
+    mine = Part({name: pair for name, pair in part.value.items() if name in known}, part.place, part.path)
+    found = mine.fields(known, known)
+    return Remote(
+        found["service"].text("a name under services:"),
+        found["on"].text("the name of a column"),
+        found["columns"].texts("the names of columns"),
+        options=tuple((name, value.guessed()) for name, value in entries.items() if name not in known),
+    )
+
+
+def _built(build: Callable[[], _T], part: Part, found: dict[str, Part]) -> _T:
+    """What `build` gives; what it says is wrong, at the place of the field it names."""
+    try:
+        return build()
+    except QueryError as error:
+        if isinstance(error, ParseError):
+            raise
+        says = _SAYS.match(str(error))
+        field = found.get(says[1]) if says else None
+        raise (field or part).place.error(f"{part.path}: {error}" if part.path else str(error)) from None
+
+
+def described(query: TopK) -> dict[str, Any]:
+    """A query as plain values, in the order and words of a pipeline file.
+
+    Examples
+    --------
+    >>> described(TopK(k=3, by="x", window=Counting(10)))
+    {'k': 3, 'by': 'x', 'window': {'rows': 10}}
+    """
+    if callable(query.by):
+        msg = "by is a Python function, which cannot stand in a text: write an expression"
+        raise QueryError(msg)
+    window = query.window
+    shown: dict[str, Any] = {"name": query.name} if query.name is not None else {}
+    shown |= {"k": int(query.k), "by": str(query.by)}
+    if isinstance(window, Counting):
+        shown["window"] = {"rows": window.size} | ({"every": window.slide} if window.slide > 1 else {})
+    else:
+        shown["window"] = {"size": in_words(window.size), "slide": in_words(window.slide) if window.slide else "row"}
+        if window.origin:
+            shown["window"]["origin"] = in_words(window.origin)
+        if window.closed == "right" and window.slide:
+            shown["window"]["closed"] = "right"
+    for name, parameter in signature(TopK).parameters.items():
+        value = getattr(query, name)
+        if name in ("name", "k", "by", "window") or value == parameter.default:
+            continue
+        shown[name] = list(value) if isinstance(value, tuple) else value
+        if not all(isinstance(one, (str, int, float)) for one in (value if isinstance(value, tuple) else [value])):
+            msg = f"{name}={type(value).__name__} cannot stand in a text: leave it out"
+            raise QueryError(msg)
+    return shown

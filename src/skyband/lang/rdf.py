@@ -1,0 +1,175 @@
+"""Streams of RDF: triples with a time, from N-Quads, from chunks of Turtle, or from a table of triples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import SourceError
+from skyband.flow.source import as_table, open_source
+from skyband.lang.match import rows
+from skyband.lang.rspql.terms import HOME, escaped
+from skyband.query.duration import instant
+
+if TYPE_CHECKING:
+    from skyband.lang.pattern import Pattern
+
+PROV = "http://www.w3.org/ns/prov#generatedAtTime"
+"""The predicate by which a graph of N-Quads tells its time."""
+
+TRIPLE = ("subject", "predicate", "object")
+_QUADS = (".nq", ".nquads")
+_MOMENT = pa.timestamp("us", "UTC")
+_IRI = r"<[^<>\"{}|^`\\\x00-\x20]*>"
+_LINE = (
+    rf"^\s*(?P<subject>{_IRI}|_:\S+)\s*(?P<predicate>{_IRI})\s*"
+    rf'(?P<object>{_IRI}|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^{_IRI}|@[A-Za-z]+(?:-[A-Za-z0-9]+)*)?)\s*'
+    rf"(?P<graph>{_IRI}|_:\S+)?\s*\.\s*(?:#.*)?$"
+)
+
+
+def bound(pattern: Pattern, source: object) -> object:
+    """What a user has, as a source of rows: triples are matched, and rows go through as they are.
+
+    Examples
+    --------
+    >>> from datetime import datetime
+    >>> import skyband as sb
+    >>> asked = sb.parse('''SELECT ?user FROM NAMED WINDOW :W ON :S [RANGE 1m STEP 1m]
+    ...     WHERE { WINDOW :W { ?user :likes ?n } } ORDER BY DESC(?n) LIMIT 1''')
+    >>> chunks = [(datetime(2024, 1, 1, 12, 0, 30), ":ann :likes 3 . :bob :likes 5 .")]
+    >>> sb.run(asked, chunks).select(["rank", "user"]).to_pylist()
+    [{'rank': 1, 'user': 'urn:skyband:bob'}]
+    """
+    if isinstance(source, (str, Path)) and Path(source).suffix.lower() in _QUADS:
+        return rows(pattern, quads(Path(source)))
+    if isinstance(source, (str, Path)) and Path(source).suffix.lower() in (".ttl", ".nt", ".rdf", ".trig"):
+        msg = f"source={str(source)!r} says nothing of time: give N-Quads (.nq), or pairs of a time and a Turtle text"
+        raise SourceError(msg)
+    if isinstance(source, Iterator) or (isinstance(source, (list, tuple)) and not hasattr(source, "schema")):
+        return (_batch(pattern, item) for item in source)
+    opened = open_source(source)
+    if not opened.finite or opened.schema is None:
+        return (_batch(pattern, item) for item in source)  # type: ignore[attr-defined]
+    if not set(TRIPLE) <= set(opened.schema.names):
+        return source
+    parts = [part for part, _ in opened.batches()]
+    return rows(pattern, events(pattern, pa.concat_tables(parts) if parts else opened.schema.empty_table()))
+
+
+def _batch(pattern: Pattern, item: Any) -> Any:
+    """One item of a stream: (time, Turtle), a batch of triples or rows, or such a batch with its watermark."""
+    if isinstance(item, tuple) and len(item) == 2 and not _is_batch(item[0]):
+        return rows(pattern, turtle(item[0], item[1]))
+    table, mark = (as_table(item[0]), item[1:]) if isinstance(item, tuple) else (as_table(item), ())
+    if set(TRIPLE) <= set(table.column_names):
+        table = rows(pattern, events(pattern, table))
+    return (table, *mark) if mark else table
+
+
+def _is_batch(value: Any) -> bool:
+    return hasattr(value, "keys") or hasattr(value, "__arrow_c_stream__") or hasattr(value, "column_names")
+
+
+def events(pattern: Pattern, table: pa.Table) -> pa.Table:
+    """A table of triples as events: what has the same time belongs together."""
+    if pattern.time not in table.column_names:
+        there = ", ".join(table.column_names)
+        msg = (
+            f'the triples have no column {pattern.time!r}, but {there}: rename it, or write sb.parse(text, time="...")'
+        )
+        raise SourceError(msg)
+    time = table[pattern.time]
+    return pa.table({**{name: table[name] for name in TRIPLE}, "event": time, "time": time})
+
+
+def turtle(time: Any, text: Any) -> pa.Table:
+    """The triples of a Turtle text (or of an rdflib graph), all at one time."""
+    try:
+        from rdflib import Graph, Literal, URIRef
+    except ImportError:
+        msg = 'Turtle is read with rdflib, which is not installed: pip install "skyband[lang]"'
+        raise ImportError(msg) from None
+
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
+    graph = text
+    if isinstance(text, str):
+        graph = Graph()
+        try:
+            graph.parse(data=f"@prefix : <{HOME}> . {text}", format="turtle")
+        except Exception as error:
+            why = " ".join(str(error).split())[:200]
+            msg = f"the chunk at {time} is no Turtle: {why}"
+            raise SourceError(msg) from error
+
+    def written(term: Any) -> str:
+        if isinstance(term, Literal):
+            kind = f"@{term.language}" if term.language else f"^^<{term.datatype}>" if term.datatype else ""
+            return escaped(str(term)) + kind
+        return f"<{term}>" if isinstance(term, URIRef) else f"_:{term}"
+
+    found = sorted(tuple(written(term) for term in triple) for triple in graph)
+    columns = {name: pa.array([t[at] for t in found], pa.string()) for at, name in enumerate(TRIPLE)}
+    micros = pa.array([instant(time, "time")] * len(found), pa.int64())
+    return pa.table({**columns, "event": micros, "time": micros.cast(_MOMENT)})
+
+
+def quads(path: Path) -> pa.Table:
+    """The triples of an N-Quads file; each graph tells its time by prov:generatedAtTime in the default graph."""
+    try:
+        lines = pa.array(path.read_text(encoding="utf-8").split("\n"), pa.string())
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"source={str(path)!r} cannot be read: {error}"
+        raise SourceError(msg) from None
+    number = pa.array(range(1, len(lines) + 1), pa.int64())
+    said = pc.invert(pc.match_substring_regex(lines, r"^\s*(#.*)?$"))
+    lines, number = lines.filter(said), number.filter(said)
+    found = pc.extract_regex(lines, _LINE)
+    if found.null_count:
+        at = pc.index(pc.is_null(found), value=True).as_py()
+        msg = f"{path.name}:{number[at]}: this is no N-Quad: write <subject> <predicate> <object> <graph> ."
+        raise SourceError(msg)
+    table = pa.Table.from_struct_array(found) if len(found) else pa.table({n: [] for n in (*TRIPLE, "graph")})
+    table = table.append_column("line", number)
+    for name in (*TRIPLE, "graph"):
+        table = table.set_column(table.column_names.index(name), name, _decoded(table[name].cast(pa.string())))
+    here = pc.not_equal(table["graph"], "")
+    times = table.filter(pc.and_(pc.invert(here), pc.equal(table["predicate"], f"<{PROV}>")))
+    triples = table.filter(here)
+    where = pc.index_in(triples["graph"], value_set=times["subject"].combine_chunks())
+    if where.null_count:
+        at = pc.index(pc.is_null(where), value=True).as_py()
+        graph, line = triples["graph"][at], triples["line"][at]
+        msg = f'{path.name}:{line}: graph {graph} has no time: add {graph} <{PROV}> "2024-01-01T00:00:00Z" .'
+        raise SourceError(msg)
+    moments = _moments(times["object"], path.name).take(where)
+    return pa.table({**{name: triples[name] for name in TRIPLE}, "event": triples["graph"], "time": moments})
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    r"""Without \u escapes."""
+    if not pc.any(pc.match_substring_regex(column, r"\\u|\\U")).as_py():
+        return column
+    import re
+
+    def plain(text: str) -> str:
+        return re.sub(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})", lambda m: chr(int(m[1] or m[2], 16)), text)
+
+    return pa.chunked_array([pa.array([plain(text) for text in column.to_pylist()], pa.string())])
+
+
+def _moments(column: pa.ChunkedArray, file: str) -> pa.ChunkedArray:
+    """Literals of xsd:dateTime as times; without a zone they are UTC."""
+    found = pc.replace_substring_regex(column, r'^"([^"]*)".*$', r"\1")
+    zoned = pc.match_substring_regex(found, r"(Z|[+-]\d\d:\d\d)$")
+    found = pc.if_else(zoned, found, pc.binary_join_element_wise(found, "Z", ""))
+    try:
+        return found.cast(_MOMENT)
+    except pa.ArrowInvalid as error:
+        msg = f'{file}: {error}: write a time such as "2024-01-01T00:00:00Z"'
+        raise SourceError(msg) from None

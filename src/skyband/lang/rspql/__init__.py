@@ -1,0 +1,1 @@
+"""RSP-QL: continuous SPARQL over windows of triples, with data elsewhere joined by SERVICE."""

@@ -1,0 +1,123 @@
+"""Queries as SQL."""
+
+from __future__ import annotations
+
+import re
+
+from skyband.errors import QueryError
+from skyband.lang.names import quoted
+from skyband.lang.statement import Statement
+from skyband.query import Counting, TopK
+from skyband.query.duration import MICROSECONDS
+
+_UNITS = (("DAY", "d"), ("HOUR", "h"), ("MINUTE", "min"), ("SECOND", "s"))
+
+
+def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
+    """A query as SQL in the form that Flink reads; what SQL cannot say is refused.
+
+    `sb.parse` reads it back: `sb.parse(sb.to_sql(query)).query == query`.
+
+    Parameters
+    ----------
+    query
+        The query, or a statement.
+    table
+        What the stream is called (default: as in the statement, else "stream").
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> window = sb.Sliding("10 minutes", "1 minute")
+    >>> query = sb.TopK(k=10, by="price * volume", window=window, time="ts", per="symbol")
+    >>> print(sb.to_sql(query, table="trades"))
+    SELECT * FROM (
+      SELECT *, ROW_NUMBER() OVER (
+        PARTITION BY window_start, window_end, symbol
+        ORDER BY price * volume DESC
+      ) AS rn
+      FROM TABLE(HOP(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' MINUTE))
+    )
+    WHERE rn <= 10
+    """
+    asked = query if isinstance(query, Statement) else Statement(query)
+    topk = asked.query
+    _check(asked)
+    assert topk.time is not None
+    window = topk.window
+    lengths = [window.size] if window.size == window.slide else [window.slide, window.size]
+    lengths += [window.origin] if window.origin else []
+    function = "TUMBLE" if window.size == window.slide else "HOP"
+    stream = ".".join(quoted(part) for part in (table or asked.source).split("."))
+    arguments = [f"TABLE {stream}", f"DESCRIPTOR({quoted(topk.time)})", *map(_interval, lengths)]
+    keys = [f"{_score(topk)} {'ASC' if topk.ascending else 'DESC'}"]
+    if topk.id is not None:
+        keys += [f"{quoted(topk.time)} DESC", f"{quoted(topk.id)} DESC"]
+    return "\n".join(
+        [
+            f"SELECT {_picked(asked)} FROM (",  # noqa: S608 - names are quoted, the score is of the safe grammar
+            f"  SELECT *{_score_column(asked)}, ROW_NUMBER() OVER (",
+            f"    PARTITION BY {', '.join(['window_start', 'window_end', *map(quoted, topk.per)])}",
+            f"    ORDER BY {', '.join(keys)}",
+            "  ) AS rn",
+            f"  FROM TABLE({function}({', '.join(arguments)}))",
+            f") AS {quoted(topk.name)}" if topk.name is not None else ")",
+            f"WHERE rn <= {topk.k}",
+        ]
+    )
+
+
+def _check(asked: Statement) -> None:
+    query = asked.query
+    if callable(query.by):
+        msg = "by is a Python function, which cannot stand in SQL: write an expression"
+        raise QueryError(msg)
+    if isinstance(query.window, Counting) or not query.window.slide:
+        msg = f"window={query.window!r} has no form in SQL, whose windows slide in time: use sb.to_yaml"
+        raise QueryError(msg)
+    for field, usual in (("emit", "answers"), ("prefix", ""), ("unit", None), ("version", None)):
+        if getattr(query, field) != usual:
+            msg = f"{field}={getattr(query, field)!r} cannot be said in SQL: leave it out, or use sb.to_yaml"
+            raise QueryError(msg)
+    if query.window.closed != "left":
+        msg = 'closed="right" cannot be said in SQL: use closed="left", sb.to_rspql or sb.to_yaml'
+        raise QueryError(msg)
+    if {"window_start", "window_end"} & set(query.per):
+        msg = f"per={list(query.per)} holds a column of the window: rename it"
+        raise QueryError(msg)
+    if asked.remote is not None or asked.pattern is not None:
+        msg = "a join or triples cannot be said in SQL: use sb.to_rspql"
+        raise QueryError(msg)
+
+
+def _score(query: TopK) -> str:
+    """The score as it was written; without its comments if it has any, which would swallow what follows."""
+    text = str(query.by)
+    if not re.search(r"--|/\*|\n|;", text):
+        return text
+    import sqlglot
+
+    return sqlglot.parse_one(text, read="spark").sql(dialect="spark", comments=False)
+
+
+def _score_column(asked: Statement) -> str:
+    wanted = asked.columns is not None and any(what == "score" for what, _ in asked.columns)
+    return f", {_score(asked.query)} AS score" if wanted else ""
+
+
+def _picked(asked: Statement) -> str:
+    if asked.columns is None:
+        return "*"
+    words = []
+    for what, shown in asked.columns:
+        name = "rn" if what == "rank" else what
+        words.append(quoted(name) if name == shown else f"{quoted(name)} AS {quoted(shown)}")
+    return ", ".join(words)
+
+
+def _interval(micros: int) -> str:
+    for unit, short in _UNITS:
+        if micros % MICROSECONDS[short] == 0:
+            return f"INTERVAL '{micros // MICROSECONDS[short]}' {unit}"
+    whole, part = divmod(micros, MICROSECONDS["s"])
+    return f"INTERVAL '{whole}.{part:06d}'".rstrip("'0") + "' SECOND"

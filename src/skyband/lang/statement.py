@@ -1,0 +1,100 @@
+"""What a text asks: the query, the stream it is asked of, and what of the answer is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skyband.errors import QueryError, SchemaError, nearest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skyband.lang.pattern import Pattern
+    from skyband.query import TopK
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A join with data elsewhere, as a text describes it: which service, by which column, for which columns.
+
+    `service` is a name. What it stands for is said by the configuration, never by the text.
+    """
+
+    service: str
+    on: str
+    columns: tuple[str, ...]
+    pattern: str = ""
+    """The triples to ask for, as SPARQL with full IRIs; empty for a service that is no SPARQL endpoint."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """How the join is done, such as its budget: the keywords of `sb.Join`."""
+
+    def sparql(self) -> str:
+        """The question to a SPARQL endpoint, before it is narrowed to the rows at hand.
+
+        Examples
+        --------
+        >>> Remote("BKG", "user", ("followers",), "?user <urn:hasFollowers> ?followers .").sparql()
+        'SELECT ?user ?followers WHERE { ?user <urn:hasFollowers> ?followers . }'
+        """
+        names = " ".join(f"?{name}" for name in (self.on, *self.columns))
+        return f"SELECT {names} WHERE {{ {self.pattern} }}"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A query as a text puts it; `sb.run`, `sb.stream` and `sb.explain` take it like a query.
+
+    Parameters
+    ----------
+    query
+        What to rank.
+    source
+        What the text calls the stream: a table of SQL, a stream of RSP-QL.
+    columns
+        Which columns of the answer are wanted, and their names there; None: all, under their own names.
+    pattern
+        How triples become rows (RSP-QL only).
+    remote
+        The data elsewhere that it joins, if any.
+    window
+        What RSP-QL calls the window.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> asked = sb.parse("{k: 1, by: price, window: 1 minute, time: ts}")
+    >>> asked.query == sb.TopK(k=1, by="price", window=sb.Tumbling("1 minute"), time="ts")
+    True
+    """
+
+    query: TopK
+    source: str = "stream"
+    columns: tuple[tuple[str, str], ...] | None = None
+    pattern: Pattern | None = None
+    remote: Remote | None = None
+    window: str | None = None
+
+    def rows(self, source: object) -> object:
+        """What a user gives as the source, as something with the columns of the query."""
+        if self.remote is not None:
+            name = self.remote.service
+            msg = f"SERVICE {name} is joined by sb.Join only: say what {name} is under services: of a pipeline file"
+            raise QueryError(msg)
+        if self.pattern is None:
+            return source
+        from skyband.lang.rdf import bound
+
+        return bound(self.pattern, source)
+
+    def shaped(self, answers: pa.Table) -> pa.Table:
+        """An answer with the wanted columns only."""
+        if self.columns is None:
+            return answers
+        for name, _ in self.columns:
+            if name not in answers.column_names:
+                there = nearest(name, answers.schema.names)
+                msg = f"SELECT names column {name!r}, which the answer does not have: {there}"
+                raise SchemaError(msg)
+        picked = answers.select([name for name, _ in self.columns])
+        return picked.rename_columns([shown for _, shown in self.columns])

@@ -1,0 +1,37 @@
+"""Queries as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skyband.errors import QueryError
+from skyband.lang.question import described
+from skyband.lang.statement import Statement
+from skyband.query import TopK
+
+
+def to_yaml(query: TopK | Statement | Sequence[TopK]) -> str:
+    """A query as the `query:` part of a pipeline file; a list of queries as its `queries:`.
+
+    `sb.parse` reads it back: `sb.parse(sb.to_yaml(query)).query == query`.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> window = sb.Sliding("10 minutes", "1 minute")
+    >>> print(sb.to_yaml(sb.TopK(k=10, by="price * volume", window=window, time="ts", per="symbol")))
+    k: 10
+    by: price * volume
+    window: {size: 10 minutes, slide: 1 minute}
+    time: ts
+    per: [symbol]
+    """
+    import yaml
+
+    if isinstance(query, Statement):
+        if query.pattern is not None or query.columns is not None:
+            msg = "this text says more than a query: keep it, under sql: or rspql: of a pipeline file"
+            raise QueryError(msg)
+        query = query.query
+    shown = described(query) if isinstance(query, TopK) else [described(one) for one in query]
+    return yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True)

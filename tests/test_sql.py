@@ -1,0 +1,239 @@
+"""SQL as Flink has it: read, answered, written, or refused with the place and what to write."""
+
+import contextlib
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import skyband as sb
+from skyband.lang import load
+
+FLINK = """\
+SELECT * FROM (
+  SELECT *, ROW_NUMBER() OVER (
+    PARTITION BY window_start, window_end, symbol
+    ORDER BY price*volume DESC) AS rn
+  FROM TABLE(HOP(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' MINUTES))
+) WHERE rn <= 10"""
+HOP = sb.Sliding("10 minutes", "1 minute")
+QUERY = sb.TopK(k=10, by="price*volume", window=HOP, time="ts", per="symbol")
+
+
+def asked(text):
+    return sb.parse(text).query
+
+
+def test_the_form_that_flink_users_know():
+    assert asked(FLINK) == QUERY
+    assert sb.parse(FLINK).source == "trades"
+    assert sb.parse(FLINK).columns is None
+    assert asked(" ".join(FLINK.split())) == QUERY
+    assert asked("-- the largest\n" + FLINK.lower().replace("'1' minute", "'60' second") + ";") == QUERY
+
+
+def test_qualify():
+    window = "FROM TABLE(TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE price > 0"
+    over = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY price ASC)"
+    query = sb.TopK(
+        k=3, by="CASE WHEN price > 0 THEN price END", window=sb.Tumbling("1 hour"), time="ts", ascending=True
+    )
+    assert asked(f"SELECT * {window} QUALIFY {over} <= 3") == query
+    assert asked(f"SELECT *, {over} AS rn {window} QUALIFY rn < 4") == query
+    assert sb.parse(f"SELECT price, {over} AS rn {window} QUALIFY rn < 4").columns == (
+        ("price", "price"),
+        ("rank", "rn"),
+    )
+
+
+def test_with_and_the_names_of_arguments():
+    text = """WITH big AS (
+      SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY abs(x) DESC, `t s` DESC, no DESC) rn
+      FROM HOP(DATA => TABLE a.trades, TIMECOL => DESCRIPTOR(`t s`), SIZE => INTERVAL 1 HOUR,
+               SLIDE => INTERVAL '0.5' SECOND, OFFSET => INTERVAL '0.1' SECOND))
+    SELECT rn AS place, symbol FROM big WHERE 1 = rn"""
+    with pytest.raises(sb.ParseError, match="line 5, column 47: this is no limit on the rank: write rn <= 10"):
+        sb.parse(text)
+    found = sb.parse(text.replace("1 = rn", "rn = 1"))
+    window = sb.Sliding("1 hour", "500 ms", origin="100 ms")
+    assert found.query == sb.TopK(k=1, by="abs(x)", window=window, time="t s", id="no", name="big")
+    assert found.source == "a.trades"
+    assert found.columns == (("rank", "place"), ("symbol", "symbol"))
+
+
+def test_ways_to_say_k():
+    for limit, k in [("rn < 3", 2), ("5 >= rn", 5), ("5 > rn", 4), ("rn BETWEEN 1 AND 7", 7), ("rn = 1", 1)]:
+        assert asked(FLINK.replace("rn <= 10", limit)).k == k
+
+
+ROWS = pa.table(
+    {
+        "ts": [dt.datetime(2024, 1, 1, 0, m) for m in (0, 1, 2, 3, 11, 12)],
+        "symbol": ["A", "B", "A", "B", "A", "B"],
+        "price": [1.0, 5.0, 3.0, 2.0, 4.0, 9.0],
+        "volume": [9, 1, 2, 2, 1, 0],
+    }
+)
+
+
+def test_a_statement_is_answered_like_its_query():
+    assert sb.run(sb.parse(FLINK), ROWS) == sb.run(QUERY, ROWS)
+    assert str(sb.explain(sb.parse(FLINK))) == str(sb.explain(QUERY))
+    streamed = pa.concat_tables(sb.stream(sb.parse(FLINK), iter([ROWS])))
+    assert streamed.num_rows == sb.run(QUERY, ROWS).num_rows
+
+
+def test_select_picks_and_names_the_columns():
+    text = FLINK.replace("SELECT * FROM", "SELECT symbol, rn AS place, window_end, worth FROM")
+    text = text.replace("SELECT *,", "SELECT *, price*volume AS worth,")
+    answers = sb.run(sb.parse(text), ROWS)
+    whole = sb.run(QUERY, ROWS)
+    assert answers.column_names == ["symbol", "place", "window_end", "worth"]
+    assert answers["place"] == whole["rank"]
+    assert answers["worth"] == whole["score"]
+    with pytest.raises(sb.SchemaError, match="SELECT names column 'prize', which the answer does not have"):
+        sb.run(sb.parse(FLINK.replace("SELECT * FROM", "SELECT prize FROM")), ROWS)
+
+
+def test_rows_that_where_leaves_out_are_never_ranked():
+    text = FLINK.replace("MINUTES))\n", "MINUTES)) WHERE symbol <> 'A' AND (volume > 0)\n")
+    kept = sb.run(sb.parse(text), ROWS)
+    assert set(kept["symbol"].to_pylist()) == {"B"}
+    assert 9.0 not in kept["price"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "says"),
+    [
+        ("HOP(", "CUMULATE(", "CUMULATE(", "windows that grow are not kept: write HOP or TUMBLE"),
+        ("HOP(", "SESSION(", "SESSION(", "windows by sessions are not kept"),
+        ("TABLE(HOP(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' MINUTES))", "trades", "FROM (",
+         "this reads no window of a stream: write FROM TABLE(HOP("),
+        ("TABLE trades,", "trades,", "trades, DESC", "write TABLE and its name, such as TABLE trades"),
+        ("DESCRIPTOR(ts)", "ts", "ts, INTERVAL", "names the column of the event time: write DESCRIPTOR(ts)"),
+        ("'10' MINUTES", "'10' MONTHS", "MONTHS))", "MONTHS is no unit of a fixed length: write one of"),
+        ("INTERVAL '10' MINUTES", "10", "10))", "write INTERVAL '10' MINUTE"),
+        ("'10' MINUTES", "'10 MINUTES'", "INTERVAL '10 M", "a length of time is one number and one unit"),
+        (", INTERVAL '10' MINUTES", "", "))\n", "HOP has no SIZE: write HOP(TABLE trades"),
+        ("'10' MINUTES", "'10' SECONDS", "INTERVAL '10'", "slide='1 minute' is longer than size='10 seconds'"),
+        ("'10' MINUTES", "'10' MINUTES, INTERVAL '1' DAY, 5", "5))", "HOP does not take this argument"),
+        ("ROW_NUMBER()", "RANK()", "RANK()", "equal scores never share a rank: write ROW_NUMBER()"),
+        ("window_end, ", "", "ROW_NUMBER", "would be ranked together: write PARTITION BY window_start, window_end"),
+        ("symbol\n", "lower(symbol)\n", "lower(", "is no plain column: write the name of one, such as symbol"),
+        ("ORDER BY price*volume DESC", "", "ROW_NUMBER", "write ORDER BY price DESC in OVER (...)"),
+        ("price*volume", "sum(price)", "sum(", "SUM is not allowed in a score"),
+        ("price*volume", "price*", "price*", "by='price*' cannot be read"),
+        ("price*volume DESC", "price*volume DESC DESC", "DESC) AS", "this is no SQL"),
+        (" DESC)", " DESC, price DESC)", "price DESC)", "equal scores go by the later ts, then by one id: write ORDER"),
+        (" DESC)", " DESC, ts ASC)", "ts ASC", "equal scores go by the later ts"),
+        (" AS rn", "", "ROW_NUMBER", "the rank has no name: write ROW_NUMBER() OVER (...) AS rn"),
+        ("SELECT *,", "SELECT price + 1 AS p,", "price + 1", "price + 1 is computed here: only columns, the rank and"),
+        ("rn <= 10", "rn <= 10 AND price > 3", "rn <=", "further conditions go into the WHERE of the inner SELECT"),
+        ("rn <= 10", "price <= 10", "price <=", "this is no limit on the rank: write rn <= 10"),
+        ("rn <= 10", "rn <= ten", "rn <=", "this is no limit on the rank"),
+        ("rn <= 10", "rn <= 0", "ROW_NUMBER", "k=0 asks for no row"),
+        ("WHERE rn <= 10", "", "", "there is no limit: write WHERE rn <= 10"),
+        ("rn <= 10", "rn <= 10 LIMIT 5", "LIMIT", "LIMIT is not read: k is the limit on ROW_NUMBER()"),
+        ("rn <= 10", "rn <= 10 ORDER BY rn", "ORDER BY rn", "ORDER BY is not read: the order is that of ROW_NUMBER()"),
+        ("MINUTES))\n", "MINUTES)) GROUP BY symbol\n", "GROUP BY", "GROUP BY is not read: rows are ranked, not groups"),
+        ("MINUTES))\n", "MINUTES)) JOIN users USING (id)\n", "JOIN", "JOIN is not read: a stream is joined through"),
+        ("SELECT * FROM", "SELECT DISTINCT symbol FROM", "DISTINCT", "DISTINCT is not read: rows stay apart"),
+        ("SELECT * FROM", "SELECT t.symbol FROM", "t.symbol", "t.symbol is no plain column: write the name of one"),
+        ("SELECT * FROM", "DELETE FROM", "DELETE", "this is no SELECT"),
+        ("rn <= 10", "rn <= 10; SELECT 1", "SELECT * FROM", "more than one statement: write one"),
+        ("MINUTES))\n", "MINUTES)\n", "10", "this is no SQL, expecting )"),
+        ("'10'", "'10", "'10 MINUTES", "this quote or comment is never closed"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported_is_refused_at_its_place(old, new, at, says):
+    assert old in FLINK
+    text = FLINK.replace(old, new, 1)
+    with pytest.raises(sb.ParseError) as caught:
+        sb.parse(text, language="sql")
+    assert says in str(caught.value)
+    there = text.splitlines(keepends=True)[caught.value.line - 1][caught.value.column - 1 :]
+    assert there.startswith(at), f"{caught.value} points at {there!r}"
+    assert at or not there
+
+
+def test_in_a_pipeline_file_the_places_are_those_of_the_file():
+    head = "source: {kind: parquet, path: x, schema: 'ts timestamp, symbol string, price double, volume int'}\n"
+    head += "watermark: 1 s\nsql: |\n"
+    file = head + "\n".join("    " + line for line in FLINK.splitlines())
+    assert load(file).queries == (QUERY,)
+    with pytest.raises(sb.ParseError, match="line 8, column 18: windows that grow") as caught:
+        load(file.replace("HOP(", "CUMULATE("))
+    assert file.splitlines()[caught.value.line - 1][caught.value.column - 1 :].startswith("TABLE(HOP"[6:])
+    with pytest.raises(sb.ParseError, match=r"sql names column 'prize', which source\.schema does not have"):
+        load(file.replace("price*volume", "prize"))
+
+
+names = st.sampled_from(["ts", "symbol", "a b", "select", "Größe", "x`y", "order", "_w", "rn", "1a", "a.b"])
+scores = st.sampled_from(
+    ["price*volume", "price", "(a + b) / 2", "CASE WHEN s = 'x, y)' THEN 1 ELSE -z END", "`a b` + least(1, c)",
+     "coalesce(x, 0)", "- x", "power(a, 2)", "hour(`select`)", "IF(a > 1, b, c)"]
+)  # fmt: skip
+
+
+@st.composite
+def queries(draw):
+    """Any query that SQL can say."""
+    size = draw(st.integers(1, 10**13))
+    slide = draw(st.one_of(st.just(size), st.integers(1, size)))
+    time = draw(names)
+    return sb.TopK(
+        k=draw(st.integers(1, 10**6)),
+        by=draw(scores),
+        window=sb.Sliding(f"{size} us", f"{slide} us", origin=draw(st.sampled_from(["0 s", "1 us", "7 s", "1 day"]))),
+        time=time,
+        per=draw(st.lists(names.filter(lambda n: n != time), unique=True, max_size=3)),
+        id=draw(st.none() | names),
+        name=draw(st.none() | names),
+        ascending=draw(st.booleans()),
+    )
+
+
+@given(queries(), names.filter(lambda n: "." not in n))
+@settings(max_examples=60)
+def test_a_query_survives_sql(query, table):
+    text = sb.to_sql(query, table=table)
+    found = sb.parse(text)
+    assert found.query == query
+    assert found.source == table
+    assert sb.parse(sb.to_sql(found)) == found
+    assert sb.parse(" ".join(text.split()), language="sql") == found
+
+
+def test_what_sql_cannot_say_is_refused():
+    for change, says in [
+        ({"window": sb.Counting(5)}, "whose windows slide in time: use sb.to_yaml"),
+        ({"window": sb.Sliding("1 s", "row")}, "whose windows slide in time"),
+        ({"window": sb.Tumbling("1 s", closed="right")}, 'use closed="left", sb.to_rspql or sb.to_yaml'),
+        ({"emit": "changes"}, "emit='changes' cannot be said in SQL"),
+        ({"by": lambda c: c["x"]}, "by is a Python function"),
+    ]:
+        query = sb.TopK(**{"k": 1, "by": "x", "window": HOP, "time": "ts", **change})
+        with pytest.raises(sb.QueryError, match=says):
+            sb.to_sql(query)
+    commented = sb.TopK(k=1, by="price -- the best\n * 2", window=HOP, time="ts")
+    assert asked(sb.to_sql(commented)).by.text == "price * 2"
+
+
+@given(
+    st.integers(0, len(FLINK)),
+    st.integers(0, 12),
+    st.sampled_from(["", "(", ")", "'", "*", ",", "SELECT", "--", "`", ";"]),
+)
+@settings(max_examples=60)
+def test_a_damaged_text_is_a_statement_or_a_telling_error(at, gone, put):
+    with contextlib.suppress(sb.ParseError):
+        assert sb.parse(FLINK[:at] + put + FLINK[at + gone :], language="sql").query.k
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_statement_or_a_query_error(text):
+    for language in ("sql", "yaml"):
+        with contextlib.suppress(sb.ParseError):
+            assert sb.parse(text, language=language).query
