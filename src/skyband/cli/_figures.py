@@ -1,0 +1,80 @@
+"""What a running stream tells: its newest answers, and how it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from skyband.cli._job import AHEAD, BOARD
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from skyband.query import TopK
+
+_WIDE = 12  # columns of a table that fit on most screens
+_LONG = 20  # rows
+
+
+class Figures:
+    """Adds up the progress reports of a stream."""
+
+    def __init__(self, queries: Sequence[TopK]) -> None:
+        self.query = queries[0]
+        self.newest: list[dict[str, Any]] = []
+        self.totals = dict.fromkeys(("rows", "late", "without_score", "without_time", "ahead"), 0)
+        self.rate = self.latency = 0.0
+        self.candidates = self.state = self.batches = 0
+
+    def take(self, report: Any) -> list[dict[str, Any]]:
+        """Read one report; the answers that came with it, best first within each list."""
+        metrics = report["observedMetrics"]
+        self.batches += 1
+        self.rate = float(report["processedRowsPerSecond"] or 0.0)
+        self.latency = report["durationMs"].get("triggerExecution", 0) / 1000
+        self.state = sum(s["memoryUsedBytes"] for s in report["stateOperators"])
+        for name, row in metrics.items():
+            if name == BOARD or not name.startswith("skyband"):
+                continue
+            values = row.asDict()
+            for key in self.totals:
+                self.totals[key] += values.get(key) or 0
+            self.candidates = values.get("candidates") or self.candidates if name != AHEAD else self.candidates
+        board = metrics.get(BOARD)
+        rows = [row.asDict(recursive=True) for row in (board["rows"] or [])] if board is not None else []
+        if rows:
+            end = self.query.column("window_end")
+            last = max(row[end] for row in rows)
+            self.newest = [row for row in rows if row[end] == last]
+        return rows
+
+    def line(self) -> str:
+        """All figures in one line."""
+        lost = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.totals.items() if name != "rows")
+        return (
+            f"{self.totals['rows']:,} rows ({lost}); {self.rate:,.0f} rows/s, {self.latency:.2f} s a batch, "
+            f"{self.candidates:,} candidates, {self.state / 1e6:.1f} MB of state, {self.batches} batches"
+        )
+
+    def table(self) -> Table:
+        """The newest window that has closed."""
+        from rich.table import Table
+
+
+        table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+        if not self.newest:
+            table.add_column("waiting for the first window to close ...")
+            return table
+        names = list(self.newest[0])[:_WIDE]
+        for name in names:
+            number = isinstance(self.newest[0][name], int | float) and not isinstance(self.newest[0][name], bool)
+            table.add_column(name, justify="right" if number else "left", no_wrap=True)
+        for row in self.newest[:_LONG]:
+            table.add_row(*(_text(row[name]) for name in names))
+        return table
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return "" if value is None else str(value)

@@ -1,0 +1,57 @@
+"""A local Spark session that suits small batches, for the commands, the benchmarks and the tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.python.daemon.module": "skyband.spark.daemon",
+}
+
+
+def session(
+    name: str = "skyband", master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one: as many shuffle partitions as cores, RocksDB, workers that start warm.
+
+    Parameters
+    ----------
+    name
+        What Spark calls the application.
+    master
+        Where it runs. Default: what spark-submit says, else all cores of this machine.
+    settings
+        Further settings of Spark; they win over ours.
+    """
+    settings = dict(settings or {})
+    find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    if master is not None or "spark.master" not in settings:
+        builder = builder.master(master or os.environ.get("MASTER", "local[*]"))
+    ours = {**SETTINGS, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
+    for key, value in {**ours, **settings}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def find_java() -> None:
+    """Let Spark use the Java that `make env` found or fetched, where the machine names none."""
+    noted = Path(sys.prefix) / "java-home"
+    if "JAVA_HOME" not in os.environ and noted.exists():
+        os.environ["JAVA_HOME"] = noted.read_text(encoding="utf-8").strip()
