@@ -68,7 +68,7 @@ export class Figures {
     if (tile.unit) line.append(make("span", "unit", tile.unit));
     const note = make("span", "note soft num");
     node.append(make("span", "label soft", tile.label), line, note);
-    const spark = tile.spark ? sparkline(64, 22) : null;
+    const spark = tile.spark ? sparkline(54, 20) : null;
     if (spark) node.append(spark.node);
     node.dataset.figure = tile.name;
     this.host.append(node);

@@ -139,7 +139,7 @@ export class Focus {
     const scores = data.rows.map((row) => row.score);
     this.digits = digits(scores);
     this.scale = scale(scores);
-    const widest = Math.max(1, ...scores.map((score) => this.number(score).length));
+    const widest = Math.max(1, ...scores.map((score) => this.scored(score).length));
     if (this.widest !== widest) $("board").style.setProperty("--digits", (this.widest = widest));
     this.places = this.order.map((i) => digits(data.rows.map((row) => row.cells[i])));
     this.rows.update(data.rows, still);
@@ -196,7 +196,7 @@ export class Focus {
     if (entry.style !== style) entry.move.className = `move num ${(entry.style = style)}`;
     if (entry.words !== words) entry.move.setAttribute("aria-label", (entry.words = words));
     entry.node.classList.toggle("fresh", row.move === null);
-    put(entry.text, this.number(row.score));
+    put(entry.text, this.scored(row.score));
     const part = this.scale(row.score).toFixed(3);
     if (entry.part !== part) entry.bar.style.transform = `scaleX(${(entry.part = part)})`;
     entry.cells.forEach((node, i) => {
@@ -204,7 +204,7 @@ export class Focus {
     });
   }
 
-  number(score) {
+  scored(score) {
     return typeof score === "number" ? fixed(score, this.digits) : String(score);
   }
 
