@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
-import sys
 import time
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
 
 import skyband as sb
+from skyband.bench.dashboard import chromium
 from skyband.cli._tape import tape
 from skyband.cli._watch import NAME, questions
 from skyband.dashboard import Dashboard, Hub
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 HERE = Path(__file__).resolve().parent.parent / "docs" / "img"
-FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-         "--disable-component-update --disable-sync").split()  # fmt: skip
 WINDOW = sb.Sliding("5 minutes", "30 seconds")
 
 
@@ -83,30 +83,25 @@ def pictures(browser: Browser, url: str) -> dict[str, bytes]:
     return taken
 
 
-def main() -> int:
+def main() -> None:
     """Write the pictures."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        print("no Chromium was found: install the package chromium", file=sys.stderr)
-        return 1
     asked, tables = answered()
     ends = sorted(pc.unique(tables[NAME]["window_end"]).to_pylist())[10:-10]
     hub = Hub()
     for name, query in asked.items():
         hub.describe(name, query)
-    with Dashboard(hub, port=0) as dashboard, sync_playwright() as driver:
+    with Dashboard(hub, port=0) as dashboard, chromium() as browser:
         fed(hub, tables, ends, 30_000)
-        browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         for name, taken in pictures(browser, dashboard.url).items():
-            small = Image.open(io.BytesIO(taken)).convert("RGB").quantize(
-                256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+            small = (
+                Image.open(io.BytesIO(taken))
+                .convert("RGB")
+                .quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
             )
             path = HERE / f"dashboard-{name}.png"
             small.save(path, optimize=True)
             print(f"{path.name}: {path.stat().st_size // 1024} KB")
-        browser.close()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
-FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-         "--disable-component-update --disable-sync").split()  # fmt: skip
+from skyband.bench import dashboard as bench
+
 NOON = datetime(2024, 1, 2, 12)
 
 
@@ -56,14 +56,7 @@ def fetched(url, **headers):
 @contextmanager
 def chromium():
     """A real browser, or a loud skip."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
         pytest.skip("CHROMIUM MISSING: the dashboard was not tried in a browser (apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
-        try:
-            yield browser
-        finally:
-            browser.close()
+    with bench.chromium() as browser:
+        yield browser

@@ -121,7 +121,11 @@ def test_openapi_describes_every_address(dashboard):
 
 
 @settings(max_examples=60)
-@given(st.text(max_size=40), st.lists(st.text(max_size=10), max_size=2), st.sampled_from(["", "/history", "/about", "/windows/1"]))
+@given(
+    st.text(max_size=40),
+    st.lists(st.text(max_size=10), max_size=2),
+    st.sampled_from(["", "/history", "/about", "/windows/1"]),
+)
 def test_no_name_brings_it_down(dashboard, name, group, rest):
     def quoted(text):
         return urllib.parse.quote(text.encode("utf-8", "surrogatepass"), safe="")
@@ -298,7 +302,7 @@ def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     cert, key = folder / "cert.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-               "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", str(cert), "-keyout", str(key)]  # fmt: skip
+               "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", cert, "-keyout", key]  # fmt: skip
     try:
         subprocess.run(command, check=True, capture_output=True)
     except FileNotFoundError:

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skyband.dashboard.cells import first, kind, plain, raw
-from skyband.dashboard.feed import only
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.dashboard.about import About
     from skyband.dashboard.feed import Columns, Feed
-
-Group = tuple[str | None, ...]
+    from skyband.dashboard.parts import Group
 
 SENT = 100
 """Rows of a board that are sent while it changes; the API gives all."""
@@ -72,21 +70,19 @@ class Board:
             self.windows.clear()
             self._opened.clear()
             self._columns = columns
-        for begin, table in self.feed.since(self._seen):
-            mine, places = only(table, columns, self.group)
-            if mine.num_rows:
-                self._take(mine, columns, begin, places)
+        for begin, table, places in self.feed.mine(self._seen, self.group):
+            self._take(table, columns, begin, places)
         self._seen = self.feed.rows
         return self
 
-    def _take(self, table: pa.Table, columns: Columns, begin: int, places: pa.Array | None) -> None:
+    def _take(self, table: pa.Table, columns: Columns, begin: int, places: np.ndarray | None) -> None:
         rank, score = (table[name].to_numpy() for name in (columns.rank, columns.score))
         cuts = (np.flatnonzero(rank[1:] <= rank[:-1]) + 1).tolist()  # a list begins where the ranks begin again
         room = self.windows.maxlen or 1
         for start, stop in list(zip([0, *cuts], [*cuts, len(rank)], strict=True))[-room:]:
             part = table.slice(start, stop - start)
             end = first(part[columns.end])
-            number = begin + (start if places is None else places[start].as_py())
+            number = begin + (start if places is None else int(places[start]))
             if self.windows and self.windows[-1].end == end:
                 self._opened.pop(self.windows.pop().number, None)  # said again: the later word counts
             last = float(score[stop - 1])

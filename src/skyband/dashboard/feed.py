@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from skyband.dashboard.cells import texts
+from skyband.dashboard.parts import Parts
 from skyband.errors import DashboardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+
+    from skyband.dashboard.parts import Group
+
 _FRESH = 8  # tables that may lie around before they become one: small tables cost more than their rows
+_INDEXED = 48  # tables whose groups are known by place
 _WEIGHED = 16  # of as many joined tables one is weighed
 _MOST_GROUPS = 100_000  # that can be listed; others are shown when they are named
 
@@ -88,7 +93,8 @@ class Feed:
         self._fresh: list[pa.Table] = []
         self._size = self._count = 0  # bytes and tables of the runs
         self._tidied, self._weight = 0, 0.0  # times; bytes a row
-        self._groups: dict[tuple[str | None, ...], None] = {}
+        self._groups: dict[Group, None] = {}
+        self._parts: dict[tuple[int, int], Parts] = {}
         self._grouped = 0  # rows whose groups are known
 
     def add(self, table: pa.Table, limit: int) -> None:
@@ -100,6 +106,7 @@ class Feed:
             self._size = self._count = 0
             self._fresh.clear()
             self._groups.clear()
+            self._parts.clear()
         self._fresh.append(table)
         self.rows += table.num_rows
         if len(self._fresh) >= _FRESH or table.num_rows > 10_000:
@@ -118,7 +125,23 @@ class Feed:
                 yield first + skip, table.slice(skip)
             first += table.num_rows
 
-    def groups(self) -> list[tuple[str | None, ...]]:
+    def mine(self, row: int, group: Group) -> Iterator[tuple[int, pa.Table, np.ndarray | None]]:
+        """The rows of one group from number `row` on: what `since` gives, and the places of the rows in it."""
+        assert self.columns is not None
+        per = self.columns.per
+        for first, table in self.since(row):
+            if not per:
+                yield first, table, None
+                continue
+            parts = self._parts.pop((first, table.num_rows), None) or Parts(table, per)
+            self._parts[first, table.num_rows] = parts  # the newest last
+            while len(self._parts) > _INDEXED:
+                del self._parts[next(iter(self._parts))]
+            rows, places = parts.of(group)
+            if len(places):
+                yield first, rows, places
+
+    def groups(self) -> list[Group]:
         """The groups that have been answered, as text, in the order in which they came."""
         if self.columns is None:
             return [] if self.shared else [()]
@@ -152,16 +175,3 @@ class Feed:
         while len(self._runs) > 1 and (self._size > limit or self._count - self._runs[0].tables >= self._history):
             gone = self._runs.popleft()
             self._size, self._count = self._size - gone.size, self._count - gone.tables
-
-
-def only(table: pa.Table, columns: Columns, group: tuple[str | None, ...]) -> tuple[pa.Table, pa.Array | None]:
-    """The rows of one group, and their places in `table` (None: all of them)."""
-    mask = None
-    for name, text in zip(columns.per, group, strict=True):
-        column = texts(table[name])
-        same = column.is_null() if text is None else pc.fill_null(pc.equal(column, text), fill_value=False)
-        mask = same if mask is None else pc.and_(mask, same)
-    if mask is None:
-        return table, None
-    places = pc.indices_nonzero(mask)
-    return table.take(places), places

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.dashboard.about import About
-from skyband.dashboard.board import Board, Group
+from skyband.dashboard.board import Board
 from skyband.dashboard.feed import Feed
 from skyband.dashboard.figures import checked, scrubbed
 from skyband.errors import DashboardError
 
 if TYPE_CHECKING:
+    from skyband.dashboard.parts import Group
     from skyband.query import TopK
 
 Key = tuple[str | None, ...]

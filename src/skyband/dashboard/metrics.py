@@ -16,7 +16,7 @@ _OWN = {
     "queries": Figure("gauge", "skyband_queries", "Queries behind the dashboard."),
     "failed": Figure("gauge", "skyband_failed", "1 while the run shows an error."),
     "clients": Figure("gauge", "skyband_dashboard_clients", "Screens that follow."),
-    "sent": Figure("counter", "skyband_dashboard_events_total", "Events sent to screens."),
+    "sent": Figure("counter", "skyband_dashboard_boards_total", "Boards sent to screens."),
 }
 
 

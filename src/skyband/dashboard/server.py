@@ -74,6 +74,11 @@ class Dashboard:
         """The id of the server's thread, to measure what it costs."""
         return None if self._thread is None else self._thread.ident
 
+    @property
+    def sent(self) -> int:
+        """How many boards have been sent to screens."""
+        return self._wire.sent
+
     def start(self) -> Self:
         """Listen, and return when the page can be opened."""
         if self._thread is not None:

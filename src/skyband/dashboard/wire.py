@@ -76,7 +76,7 @@ class Wire:
                     if written.stamp != seen.get(wanted, 0):
                         seen[wanted] = written.stamp
                         parts.append(written.body)
-                self.sent += len(parts)
+                        self.sent += 1
                 silent = 0 if parts else silent + 1
                 if silent >= _BEAT:
                     silent = 0

@@ -27,12 +27,13 @@ let route = null; // the key of the board that is open
 
 // ------------------------------------------------------------- what comes in
 
-let pending = []; // boards told since the last frame
+const pending = new Map(); // boards told since they were last drawn; the newest word of each
+const BUDGET = 4; // milliseconds of a frame: the rest waits for the next one
 
 function told(name, data) {
   if (name === "board" || name === "brief") {
-    if (!pending.length) requestAnimationFrame(drawn);
-    pending.push([name, data]);
+    if (!pending.size) requestAnimationFrame(drawn);
+    pending.set(name + JSON.stringify(data.board), [name, data]);
   } else if (name === "status") {
     run = data;
     figures.update(data.figures);
@@ -52,12 +53,14 @@ function told(name, data) {
 }
 
 function drawn() {
-  const batch = pending;
-  pending = [];
-  for (const [name, data] of batch) {
+  const until = performance.now() + BUDGET;
+  for (const [id, [name, data]] of pending) {
+    pending.delete(id);
     if (name === "brief") wall.update(data);
     else focus.update(data);
+    if (performance.now() > until) break;
   }
+  if (pending.size) requestAnimationFrame(drawn);
 }
 
 async function remember() {
