@@ -8,7 +8,8 @@
     ├── SchemaError     (ValueError)   a query that does not fit its source: seen with the first batch
     ├── SourceError     (ValueError)   a source that cannot be read, or whose values cannot be used
     ├── SnapshotError   (ValueError)   a saved state that does not belong to this query
-    └── SinkError       (ValueError)   a place for answers that cannot take them
+    ├── SinkError       (ValueError)   a place for answers that cannot take them
+    └── DashboardError  (ValueError)   a dashboard that cannot be opened, or cannot show what it is given
 
 Every message names the field, the value and what to write instead. All of them are also the
 builtin that Python itself would raise, so that code which knows nothing of skyband can catch them.
@@ -110,6 +111,19 @@ class SinkError(SkybandError, ValueError):
     >>> import skyband as sb
     >>> issubclass(sb.SinkError, sb.SkybandError)
     True
+    """
+
+
+class DashboardError(SkybandError, ValueError):
+    """A dashboard that cannot be opened, or cannot show what it is given.
+
+    Examples
+    --------
+    >>> from skyband.dashboard import Dashboard, Hub
+    >>> Dashboard(Hub(), host="0.0.0.0")
+    Traceback (most recent call last):
+        ...
+    skyband.errors.DashboardError: host='0.0.0.0' can be reached by others: give token= and tls=, or leave it at ...
     """
 
 

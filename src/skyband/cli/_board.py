@@ -41,6 +41,7 @@ class Counts:
     candidates: int = 0
     in_window: int = 0
     rate: float = 0.0  # rows a second, lately
+    latency: float = 0.0  # seconds that the last batch took
     over: bool = False  # the time is up
 
 

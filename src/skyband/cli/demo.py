@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from skyband.cli._board import Board, Counts
+    from skyband.cli._watch import Watch
     from skyband.query import TopK
 
 HELP = """Watch the ten largest trades of the last five minutes change.
@@ -24,6 +26,8 @@ is no terminal, every few windows are printed as plain tables.
 Examples:
 
   skyband demo
+
+  skyband demo --dashboard
 
   skyband demo --seconds 10 --rows-per-second 1000000
 
@@ -40,9 +44,15 @@ _TITLE = f"the 10 largest trades (price * volume) of the last {SIZE}, every {SLI
 
 def demo(
     *,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Stop after this long.")] = 60.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop after this long. Default: 60; with --dashboard: at Ctrl-C.")
+    ] = None,
     rows_per_second: Annotated[int, typer.Option(min=20, help="How many trades come in a second.")] = 200_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other trades.")] = 0,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Also show the boards, and more of them, in the browser.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")] = 8765,
 ) -> None:
     """Show the boards until the time is up or Ctrl-C is pressed."""
     from rich.console import Console
@@ -53,11 +63,15 @@ def demo(
     if not console.is_terminal:
         console = Console(width=100)  # a pipe has no width to fit into
     counts = Counts()
+    watch = _watch(console, port) if dashboard else None
+    lasts = seconds if seconds is not None else math.inf if dashboard else 60.0
     try:
-        replayed = replay(counts, seconds, rows_per_second, seed)
+        replayed = replay(counts, lasts, rows_per_second, seed, watch)
         (_live if console.is_terminal else _plain)(console, replayed, counts)
     except KeyboardInterrupt:
         pass  # the usual way to leave
+    if watch is not None:
+        watch.dashboard.stop()
     console.print(
         f"{counts.boards} windows from {counts.rows:,} rows in {counts.seconds:.0f} seconds. "
         "Next: skyband explain --help, skyband bench slide --quick",
@@ -65,7 +79,17 @@ def demo(
     )
 
 
-def replay(counts: Counts, seconds: float, rows_per_second: int, seed: int) -> Iterator[Board]:
+def _watch(console: Console, port: int) -> Watch:
+    from skyband.cli._watch import Watch
+
+    watch = Watch(port)
+    console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
+    return watch
+
+
+def replay(
+    counts: Counts, seconds: float, rows_per_second: int, seed: int, watch: Watch | None = None
+) -> Iterator[Board]:
     """Send trades through `sb.stream` at their pace; every new board."""
     from skyband.api import stream
     from skyband.cli._board import boards
@@ -74,13 +98,18 @@ def replay(counts: Counts, seconds: float, rows_per_second: int, seed: int) -> I
     query = TopK(k=10, by="price * volume", window=Sliding(SIZE, SLIDE), time="ts", id="trade_id")
     _warm(query)
     sizes: deque[int] = deque()  # rows of the batches in a window
-    answers = stream(query, _paced(counts, sizes, seconds, rows_per_second, seed), late=LATE, ahead=AHEAD)
+    trades = _paced(counts, sizes, seconds, rows_per_second, seed)
+    if watch is not None:
+        trades = watch.open(query, trades, LATE, AHEAD)
+    answers = stream(query, trades, late=LATE, ahead=AHEAD)
     board = None
     for table in answers:
         if counts.over:  # what the end of the trades would answer is of no interest
             return
         counts.late, counts.ahead = answers.stats.late, answers.stats.ahead
         counts.candidates, counts.in_window = answers.candidates, sum(sizes)
+        if watch is not None:
+            watch.show(table, counts)
         for new in boards(table, board):
             counts.boards += 1
             yield new
@@ -97,7 +126,9 @@ def _paced(counts: Counts, sizes: deque[int], seconds: float, rows_per_second: i
     ends: deque[tuple[float, int]] = deque(maxlen=_LATELY)
     began = time.monotonic()
     for number, batch in enumerate(tape(max(1, round(rows_per_second * _TICK)), tick, seed), 1):
+        given = time.monotonic()
         yield batch
+        counts.latency = time.monotonic() - given
         sizes.append(batch.num_rows)
         if len(sizes) > window:
             sizes.popleft()

@@ -1,0 +1,89 @@
+"""The demo's dashboard: several questions about the same trades, answered side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import tee
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skyband.api import Stream
+    from skyband.cli._board import Counts
+    from skyband.dashboard import Dashboard, Hub
+    from skyband.query import TopK
+
+NAME = "largest trades"
+"""The demo's own query."""
+
+
+class Watch:
+    """Feeds a dashboard with the demo's query and a few others over the same trades."""
+
+    def __init__(self, port: int) -> None:
+        from skyband.dashboard import Dashboard, Hub
+
+        self.hub: Hub = Hub()
+        self.dashboard: Dashboard = Dashboard(self.hub, port=port).start()
+        self._streams: dict[str, Stream] = {}
+
+    def open(self, query: TopK, trades: Iterator[pa.Table], late: str, ahead: str) -> Iterator[pa.Table]:
+        """Ask the other questions too; the trades for the demo's own."""
+        from skyband.api import stream
+
+        others = questions(query)
+        mine, *copies = tee(trades, len(others) + 1)  # a copy lags by one window at most: all slide together
+        self.hub.describe(NAME, query)
+        for (name, other), copy in zip(others.items(), copies, strict=True):
+            self.hub.describe(name, other)
+            self._streams[name] = stream(other, copy, late=late, ahead=ahead)
+        return mine
+
+    def show(self, answers: pa.Table, counts: Counts) -> None:
+        """Show the answers of a window, and those of the other questions."""
+        self.hub.answers(NAME, answers)
+        for name, others in self._streams.items():
+            table = next(others, None)
+            if table is not None and not counts.over:
+                self.hub.answers(name, table)
+        self.hub.progress(
+            {
+                "rows": counts.rows,
+                "rows_per_second": counts.rate,
+                "batch_seconds": counts.latency,
+                "candidates": counts.candidates,
+                "window_rows": counts.in_window,
+                "late": counts.late,
+                "ahead": counts.ahead,
+                "windows": counts.boards,
+            }
+        )
+
+
+def questions(query: TopK) -> dict[str, TopK]:
+    """What else one may ask of trades; all windows slide as those of `query` do.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=10, by="price * volume", window=sb.Sliding("5 min", "30 s"), time="ts", id="trade_id")
+    >>> [(name, other.k, other.per) for name, other in questions(query).items()][:2]
+    [('largest in the last minute', 10, ()), ('largest in the last 15 minutes', 10, ())]
+    """
+    from datetime import timedelta
+
+    from skyband.query import Sliding, TopK
+
+    slide = timedelta(microseconds=query.window.slide)
+
+    def asked(k: int, by: str, size: str, per: tuple[str, ...] = ()) -> TopK:
+        return TopK(k=k, by=by, window=Sliding(size, slide), time=query.time, id=query.id, per=per)
+
+    return {
+        "largest in the last minute": asked(10, "price * volume", "1 minute"),
+        "largest in the last 15 minutes": asked(10, "price * volume", "15 minutes"),
+        "dearest shares": asked(10, "price", "5 minutes"),
+        "most shares at once": asked(10, "volume", "5 minutes"),
+        "largest per symbol": asked(5, "price * volume", "5 minutes", ("symbol",)),
+    }

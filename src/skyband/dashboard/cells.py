@@ -1,0 +1,111 @@
+"""Cells of a table as the page shows them: numbers, moments, and text that is not too long."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONGEST = 240
+"""Characters of a cell that are sent."""
+
+_EXACT = 1 << 53  # whole numbers beyond it would be rounded by a browser
+
+
+def kind(of: pa.DataType) -> str:
+    """How a column is shown: "number", "time" or "text".
+
+    Examples
+    --------
+    >>> kind(pa.int8()), kind(pa.timestamp("ns")), kind(pa.string())
+    ('number', 'time', 'text')
+    """
+    if pa.types.is_dictionary(of):
+        return kind(of.value_type)
+    if pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of):
+        return "number"
+    return "time" if pa.types.is_timestamp(of) or pa.types.is_date(of) else "text"
+
+
+def plain(column: pa.ChunkedArray) -> list[Any]:
+    """The cells of `column` as JSON can carry them.
+
+    Examples
+    --------
+    >>> plain(pa.chunked_array([[1, 2**60, None]])), plain(pa.chunked_array([[b"a"]]))
+    ([1, '1152921504606846976', None], ['61'])
+    """
+    of = column.type
+    if pa.types.is_timestamp(of):  # naive is UTC; NumPy writes them ten times faster than datetime
+        return [_moment(text) for text in column.to_numpy().astype("datetime64[us]").astype(str).tolist()]
+    if pa.types.is_integer(of) and of.bit_width <= 32:
+        return column.to_pylist()
+    return [None if value is None else _cell(value) for value in column.to_pylist()]
+
+
+def first(column: pa.ChunkedArray) -> Any:
+    """The first cell of `column`, as `plain` would show it."""
+    return plain(column.slice(0, 1))[0]
+
+
+def raw(column: pa.ChunkedArray) -> list[Any]:
+    """The cells of `column` to compare with each other; moments as numbers.
+
+    Examples
+    --------
+    >>> raw(pa.chunked_array([pa.array([5], pa.timestamp("s"))]))
+    [5]
+    """
+    if pa.types.is_timestamp(column.type):
+        return column.to_numpy().view("i8").tolist()
+    return column.to_pylist()
+
+
+def _moment(text: str) -> str | None:
+    """A moment as NumPy writes it, without a fraction that says nothing."""
+    return None if text == "NaT" else text.removesuffix(".000000")
+
+
+def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The cells of `column` as text, to name groups by.
+
+    Examples
+    --------
+    >>> texts(pa.chunked_array([[1, None]])).to_pylist()
+    ['1', None]
+    """
+    try:
+        return column.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.chunked_array(
+            [pa.array([None if v is None else str(_cell(v)) for v in column.to_pylist()], pa.string())]
+        )
+
+
+def cut(text: str) -> str:
+    """`text`, shortened to what is sent."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _cell(value: Any) -> Any:
+    shown = _SHOWN.get(type(value))
+    return shown(value) if shown is not None else cut(str(value))
+
+
+def _float(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+_SHOWN: dict[type, Callable[[Any], Any]] = {
+    bool: lambda value: "true" if value else "false",
+    int: lambda value: value if -_EXACT <= value <= _EXACT else str(value),
+    float: _float,
+    str: cut,
+    bytes: lambda value: cut(value[:LONGEST].hex()),
+    date: date.isoformat,
+}
