@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SLIDE = 60
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _COLUMNS = ["ts", "id", "price", "volume", "symbol", "venue"]
 
 
@@ -67,25 +66,6 @@ class Result:
             "micros_per_row": round(self.micros_per_row, 3),
             "rows_per_s": round(self.rows / self.seconds),
         }
-
-
-def session() -> SparkSession:
-    """A session as the tests have it: two cores, two partitions, warm workers."""
-    from pyspark.sql import SparkSession
-
-    return (
-        SparkSession.builder.master("local[2]")
-        .appName("skyband bench")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
-        .config("spark.python.daemon.module", "skyband.spark.daemon")
-        .config("spark.sql.streaming.noDataMicroBatches.enabled", "true")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "4g")
-        .getOrCreate()
-    )
 
 
 def trades(rows: int, groups: int, seed: int = 7, rate: int = 100) -> pa.Table:
@@ -260,7 +240,9 @@ def cases(*, quick: bool) -> list[Case]:
 
 def run(todo: list[Case], *, seed: int = 7) -> Iterator[Result]:
     """Measure one case after the other in one warm session."""
-    spark = session()
+    from skyband.spark.session import session
+
+    spark = session("skyband bench", "local[2]", {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2"})
     folders: dict[tuple[int, int, int], Path] = {}
     root = Path(tempfile.mkdtemp(prefix="skyband-bench-"))
     try:

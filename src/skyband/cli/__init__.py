@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import _exit, bench, demo, doctor, explain, init, parse
+from skyband.cli import _exit, bench, demo, doctor, explain, init, parse, run
 from skyband.errors import SkybandError
 
 
@@ -79,6 +79,7 @@ def _skyband(
     """What all commands share; `_Errors` and `_version` read it."""
 
 
+app.command("run", help=run.HELP)(run.run)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("init", help=init.HELP)(init.init)
 app.command("parse", help=parse.HELP)(parse.parse)

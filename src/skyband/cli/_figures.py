@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.cli._job import AHEAD, BOARD
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.table import Table
 
     from skyband.query import TopK
@@ -23,7 +24,7 @@ class Figures:
         self.query = queries[0]
         self.newest: list[dict[str, Any]] = []
         self.totals = dict.fromkeys(("rows", "late", "without_score", "without_time", "ahead"), 0)
-        self.rate = self.latency = 0.0
+        self.rate = self.arriving = self.latency = 0.0
         self.candidates = self.state = self.batches = 0
 
     def take(self, report: Any) -> list[dict[str, Any]]:
@@ -31,6 +32,7 @@ class Figures:
         metrics = report["observedMetrics"]
         self.batches += 1
         self.rate = float(report["processedRowsPerSecond"] or 0.0)
+        self.arriving = float(report["inputRowsPerSecond"] or 0.0)
         self.latency = report["durationMs"].get("triggerExecution", 0) / 1000
         self.state = sum(s["memoryUsedBytes"] for s in report["stateOperators"])
         for name, row in metrics.items():
@@ -43,7 +45,8 @@ class Figures:
         board = metrics.get(BOARD)
         rows = [row.asDict(recursive=True) for row in (board["rows"] or [])] if board is not None else []
         if rows:
-            end = self.query.column("window_end")
+            end, rank = self.query.column("window_end"), self.query.column("rank")
+            rows.sort(key=lambda row: (row[end], row[rank]))
             last = max(row[end] for row in rows)
             self.newest = [row for row in rows if row[end] == last]
         return rows
@@ -60,7 +63,6 @@ class Figures:
         """The newest window that has closed."""
         from rich.table import Table
 
-
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
         if not self.newest:
             table.add_column("waiting for the first window to close ...")
@@ -72,6 +74,13 @@ class Figures:
         for row in self.newest[:_LONG]:
             table.add_row(*(_text(row[name]) for name in names))
         return table
+
+
+def as_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows of answers as a table, the older windows first, each list best first."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(rows)
 
 
 def _text(value: Any) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from skyband.lang import Job
 
@@ -24,7 +28,25 @@ def opened(job: Job) -> SparkSession:
     from skyband.spark.session import session
 
     master = job.spark.master.get() if job.spark.master else None
-    return session(f"skyband {job.name}", master, job.spark.settings())
+    with _hushed():
+        return session(f"skyband {job.name}", master, job.spark.settings())
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """What the JVM says while it starts, and later, goes to a file: the screen is ours. Shown if it does not start."""
+    with tempfile.TemporaryFile() as said:
+        before = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            said.seek(0)
+            os.write(before, said.read())
+            raise
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 def rows(spark: SparkSession, job: Job) -> DataFrame:
@@ -104,10 +126,10 @@ def started(job: Job, df: DataFrame) -> StreamingQuery:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     sink = job.sink
-    writer = df.writeStream.queryName(sink.table if sink.kind == "memory" else job.name)
+    writer = df.writeStream.queryName((sink.kind == "memory" and sink.table) or job.name)
     if job.checkpoint is not None:
         writer = writer.option("checkpointLocation", job.checkpoint.get())
-    if job.trigger.kind == "every":
+    if job.trigger.every is not None:
         writer = writer.trigger(processingTime=job.trigger.every)
     elif job.trigger.kind in ("available_now", "once"):
         writer = writer.trigger(availableNow=True)

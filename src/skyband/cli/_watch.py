@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import tee
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.api import Stream
     from skyband.cli._board import Counts
+    from skyband.cli._figures import Figures
     from skyband.dashboard import Dashboard, Hub
     from skyband.query import TopK
 
@@ -57,6 +58,40 @@ class Watch:
                 "late": counts.late,
                 "ahead": counts.ahead,
                 "windows": counts.boards,
+            }
+        )
+
+
+class Boards:
+    """Feeds a dashboard with the answers of a Spark stream."""
+
+    def __init__(self, queries: Sequence[TopK], port: int, names: Sequence[str]) -> None:
+        from skyband.dashboard import Dashboard, Hub
+
+        self.hub: Hub = Hub()
+        self.names = list(names)
+        for name, query in zip(names, queries, strict=True):
+            self.hub.describe(name, query)
+        self.dashboard: Dashboard = Dashboard(self.hub, port=port).start()
+
+    def show(self, rows: list[dict[str, Any]], figures: Figures) -> None:
+        """Show the answers of a batch, and how the stream is doing."""
+        from skyband.cli._figures import as_table
+
+        for name in self.names:
+            mine = rows if len(self.names) == 1 else [row for row in rows if row.get("query") == name]
+            if mine:
+                self.hub.answers(name, as_table(mine))
+        self.hub.progress(
+            {
+                "rows": figures.totals["rows"],
+                "rows_per_second": figures.rate,
+                "batch_seconds": figures.latency,
+                "candidates": figures.candidates,
+                "state_bytes": figures.state,
+                "late": figures.totals["late"],
+                "ahead": figures.totals["ahead"],
+                "without_score": figures.totals["without_score"],
             }
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyband.errors import SourceError
+
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console
 
     from skyband.cli._board import Board, Counts
-    from skyband.cli._watch import Watch
+    from skyband.cli._watch import Boards, Watch
     from skyband.query import TopK
 
-HELP = """Watch the ten largest trades of the last five minutes change.
+HELP = """Watch the ten largest trades of the last minute change, on a local Spark stream.
 
-Made-up trades run through skyband sixty times faster than their own clock. Ctrl-C ends it. Where the output
-is no terminal, every few windows are printed as plain tables.
+Made-up trades happen now; Spark reads them as they come, and the board shows who entered and who left. It stops
+after two minutes, or at Ctrl-C. With --in-process the trades run through sb.stream instead, without Spark and sixty
+times faster than their own clock. Where the output is no terminal, every few windows are printed as plain tables.
 
 Examples:
 
@@ -29,9 +33,9 @@ Examples:
 
   skyband demo --dashboard
 
-  skyband demo --seconds 10 --rows-per-second 1000000
+  skyband demo --in-process --seconds 10 --rows-per-second 1000000
 
-  skyband demo --seed 7 | head -40
+  skyband demo --in-process --seed 7 | head -40
 """
 
 SIZE, SLIDE, LATE, AHEAD = "5 minutes", "30 seconds", "5 seconds", "10 minutes"
@@ -44,15 +48,16 @@ _TITLE = f"the 10 largest trades (price * volume) of the last {SIZE}, every {SLI
 
 def demo(
     *,
-    seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="Stop after this long. Default: 60; with --dashboard: at Ctrl-C.")
+    seconds: Annotated[float, typer.Option(min=0.1, help="Stop after this long.")] = 120.0,
+    rows_per_second: Annotated[
+        int | None, typer.Option(min=20, help="How many trades come in a second. Default: 20,000; in process 200,000.")
     ] = None,
-    rows_per_second: Annotated[int, typer.Option(min=20, help="How many trades come in a second.")] = 200_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other trades.")] = 0,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Also show the boards, and more of them, in the browser.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")] = 8765,
+    in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
 ) -> None:
     """Show the boards until the time is up or Ctrl-C is pressed."""
     from rich.console import Console
@@ -63,20 +68,87 @@ def demo(
     if not console.is_terminal:
         console = Console(width=100)  # a pipe has no width to fit into
     counts = Counts()
-    watch = _watch(console, port) if dashboard else None
-    lasts = seconds if seconds is not None else math.inf if dashboard else 60.0
-    try:
-        replayed = replay(counts, lasts, rows_per_second, seed, watch)
-        (_live if console.is_terminal else _plain)(console, replayed, counts)
-    except KeyboardInterrupt:
-        pass  # the usual way to leave
-    if watch is not None:
-        watch.dashboard.stop()
+    shown = _live_board if console.is_terminal else _plain
+    if not in_process:
+        _on_spark(console, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
+    else:
+        watch = _watch(console, port) if dashboard else None
+        with contextlib.suppress(KeyboardInterrupt):  # the usual way to leave
+            shown(console, replay(counts, seconds, rows_per_second or 200_000, seed, watch), counts)
+        if watch is not None:
+            watch.dashboard.stop()
     console.print(
         f"{counts.boards} windows from {counts.rows:,} rows in {counts.seconds:.0f} seconds. "
-        "Next: skyband explain --help, skyband bench slide --quick",
+        "Next: skyband init, skyband explain --help, skyband bench slide --quick",
         style="dim",
     )
+
+
+def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int, int], port: int | None) -> None:
+    """The same board, from a local Spark stream."""
+    import tempfile
+    from pathlib import Path
+
+    from skyband.cli import _job, _live
+
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True) as folder:
+        job = _live.pipeline(Path(folder))
+        console.print("starting Spark ...", style="dim")
+        feed = _live.Feed(Path(folder), *tape)
+        spark = _job.opened(job)
+        watch = None
+        if port is not None:
+            from skyband.cli._watch import Boards
+
+            watch = Boards(job.queries, port, [job.name])
+            console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
+        feed.start()
+        running = _job.started(job, _job.answers(spark, job))
+        try:
+            found = _streamed(running, job.queries, counts, began + seconds, watch)
+            (_live_board if console.is_terminal else _plain)(console, found, counts)
+        except KeyboardInterrupt:
+            pass  # the usual way to leave
+        finally:
+            feed.over.set()
+            running.stop()
+            if watch is not None:
+                watch.dashboard.stop()
+            spark.stop()
+
+
+def _streamed(
+    running: StreamingQuery, queries: tuple[TopK, ...], counts: Counts, till: float, watch: Boards | None
+) -> Iterator[Board]:
+    """Every new board of a stream, until the time is up."""
+    from skyband.cli._board import boards
+    from skyband.cli._figures import Figures, as_table
+    from skyband.cli.run import looks, told
+
+    figures = Figures(queries)
+    board, began = None, time.monotonic()
+    for report in looks(running, till):
+        rows = figures.take(report)
+        counts.rows, counts.rate, counts.latency = figures.totals["rows"], figures.rate, figures.latency
+        counts.late, counts.ahead, counts.candidates = (
+            figures.totals["late"],
+            figures.totals["ahead"],
+            figures.candidates,
+        )
+        counts.in_window = round(figures.arriving * 60)
+        counts.seconds = time.monotonic() - began
+        if watch is not None:
+            watch.show(rows, figures)
+        if not rows:
+            continue
+        for new in boards(as_table(rows), board):
+            counts.boards += 1
+            yield new
+            board = new
+    failure = running.exception()
+    if failure is not None:
+        raise SourceError(told(str(failure)))
 
 
 def _watch(console: Console, port: int) -> Watch:
@@ -156,7 +228,7 @@ def _rate(ends: deque[tuple[float, int]]) -> float:
     return (high - low) / (last - first) if last > first else 0.0
 
 
-def _live(console: Console, replayed: Iterator[Board], counts: Counts) -> None:
+def _live_board(console: Console, replayed: Iterator[Board], counts: Counts) -> None:
     """One board that changes in its place."""
     from rich.live import Live
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console, RenderableType
 
     from skyband.lang import Job
@@ -65,7 +66,7 @@ def run(
     watch = _watched(job, console, port) if dashboard else None
     query = _job.started(job, df)
     try:
-        _show(console, job, _looks(query), watch)
+        _show(console, job, looks(query), watch)
         failure = query.exception()
     except KeyboardInterrupt:
         failure = None
@@ -73,7 +74,7 @@ def run(
     finally:
         query.stop()
         if watch is not None:
-            watch.stop()
+            watch.dashboard.stop()
     if failure is not None:
         raise RuntimeError(told(str(failure)))
     console.print(f"{job.name} has stopped; the next start goes on from here.", style="dim", highlight=False)
@@ -89,17 +90,17 @@ def _explain(job: Job) -> None:
 def _watched(job: Job, console: Console, port: int) -> Any:
     from skyband.cli._watch import Boards
 
-    watch = Boards(job.queries, port)
-    console.print(f"dashboard: {watch.url}", style="bold", highlight=False)
+    watch = Boards(job.queries, port, [q.name or job.name for q in job.queries])
+    console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
     return watch
 
 
 def told(failure: str) -> str:
-    """Of what Spark says, the line that says why.
+    r"""Of what Spark says, the line that says why.
 
     Examples
     --------
-    >>> told("[STREAM_FAILED] ...\\n  File x\\nskyband.errors.SnapshotError: k was '3' and is '4'.\\nSQLSTATE: XXKST")
+    >>> told("[STREAM_FAILED] ...\n  File x\nskyband.errors.SnapshotError: k was '3' and is '4'.\nSQLSTATE: XXKST")
     "k was '3' and is '4'."
     """
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
@@ -107,10 +108,10 @@ def told(failure: str) -> str:
     return ours[-1].split(": ", 1)[1] if ours else (lines[0] if lines else "the stream has failed")
 
 
-def _looks(query: StreamingQuery) -> Iterator[Any]:
-    """The progress of each batch, once, until the stream ends."""
+def looks(query: StreamingQuery, till: float = math.inf) -> Iterator[Any]:
+    """The progress of each batch, once, until the stream ends or the time has come."""
     seen = -1
-    while True:
+    while time.monotonic() < till:
         active = query.isActive
         for report in query.recentProgress:
             if report["batchId"] > seen:

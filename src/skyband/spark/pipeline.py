@@ -10,12 +10,12 @@ import pyarrow as pa
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
 from skyband.query import TopK
+from skyband.spark.session import ROCKSDB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OLDEST = (4, 2)
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _MOST_BUCKETS = 1024
 _NEWEST = "__skyband_newest"
@@ -102,8 +102,8 @@ def _transformed(df: DataFrame, query: TopK, engine: str, buckets: int, *, early
         return packed.groupBy("bucket").applyInArrow(_answering(query, schema, engine, early=early), out)
     from skyband.spark.maintain import TOLD, Operator
 
-    if df.sparkSession.conf.get(_PROVIDER, "") != _ROCKSDB:
-        df.sparkSession.conf.set(_PROVIDER, _ROCKSDB)  # the only one that serves this operator
+    if df.sparkSession.conf.get(_PROVIDER, "") != ROCKSDB:
+        df.sparkSession.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
     operator = Operator(query, schema, engine, fingerprint(query, buckets), early=early)
     told = packed.groupBy("bucket").transformWithStateInPandas(
         operator, TOLD, "append", "none" if query.window.counts else "eventTime"
