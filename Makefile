@@ -11,10 +11,10 @@ SPARK = JAVA_HOME="$$(cat .venv/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/pyt
 UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check bench docs clean
+.PHONY: help env demo test cluster-test check bench docs clean
 
 help: ## List the tasks
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
 env: $(READY) ## Build .venv with everything locked in uv.lock, and find or fetch a Java
 
@@ -39,6 +39,9 @@ demo: $(READY) ## Watch the k best rows of a stream change
 test: $(READY) ## Run all tests, then the contract suite once more without compiled kernels
 	$(SPARK) $(BIN)/python -m pytest
 	$(SPARK) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/contract
+
+cluster-test: $(READY) ## Run on a master and two workers of their own, and kill an executor in the middle
+	$(SPARK) $(BIN)/python scripts/cluster_test.py
 
 check: $(READY) ## Check style, types and the layers of imports
 	$(BIN)/ruff check
