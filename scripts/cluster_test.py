@@ -53,9 +53,8 @@ def main() -> None:
                 sys.exit(
                     f"{name}: {len(got)} rows, {len(set(want) - set(got))} missing, {len(set(got) - set(want))} new"
                 )
-            print(
-                f"{name}: {len(got)} rows of answers, all as expected, {killed} killed, {time.monotonic() - began:.0f} s"
-            )
+            took = time.monotonic() - began
+            print(f"{name}: {len(got)} answer rows, all as expected; {killed} killed; {took:.0f} s", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
