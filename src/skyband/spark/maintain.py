@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from skyband.flow.part import joined
 from skyband.flow.pipeline import Pipeline
 from skyband.flow.saved import load, save
-from skyband.spark.prune import settled, unpacked
+from skyband.spark.prune import COUNTS, settled, unpacked
 from skyband.spark.state import check, chunks, dump, read, unwrite, widened, write
 from skyband.windows.timeline import BEGINNING
 
@@ -40,18 +40,27 @@ class Bucket:
         """Rows as `prune` packed them, with the watermark that holds as this batch begins."""
         line = self.line
         line.timeline.watermark = max(line.timeline.watermark, watermark)
+        edge = line.timeline.watermark
         parts = []
-        for pane, rows, blob in zip(packed["pane"], packed["rows"], packed["blob"], strict=True):
-            if pane is not None and not pd.isna(pane) and pane <= line.timeline.watermark:
-                self.counts["late"] += int(rows)
-            elif blob is not None:
-                parts.append(unpacked(unwrite(blob), self.schema))
-        for name in ("rows", "without_score", "without_time"):
-            self.counts[name] += int(sum(packed[name]))
+        for counts, blob in zip(packed["counts"], packed["blob"], strict=True):
+            counted = {name: column.to_numpy() for name, column in zip(COUNTS, unwrite(counts).columns, strict=True)}
+            self.counts["late"] += int(counted["rows"][counted["pane"] <= edge].sum())
+            for name in ("rows", "without_score", "without_time"):
+                self.counts[name] += int(counted[name].sum())
+            if blob:
+                parts.append(self._punctual(unpacked(unwrite(blob), self.schema), edge))
         before = line.stats.late
         answers = self._push(parts, watermark)
         self.counts["late"] += line.stats.late - before
         return self._told(answers)
+
+    def _punctual(self, part: Part, edge: int) -> Part:
+        """Without the rows of panes that have closed, which are counted already."""
+        clock = self.line.clock
+        if clock.counts or not clock.slide:
+            return part
+        late = np.asarray(clock.pane_end(part.time)) <= edge
+        return part.take(np.flatnonzero(~late)) if late.any() else part
 
     def _push(self, parts: list[Part], watermark: int) -> pa.Table:
         line = self.line
@@ -182,4 +191,4 @@ class Operator(StatefulProcessor):
             self.handle.registerTimer(end)
 
 
-_NOTHING: dict[str, list[Any]] = {name: [] for name in ("pane", "rows", "without_score", "without_time", "blob")}
+_NOTHING: dict[str, list[Any]] = {"counts": [], "blob": []}

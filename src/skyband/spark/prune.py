@@ -1,7 +1,7 @@
 """Before the shuffle: score the rows, and let only the k best of each pane and group travel.
 
-What travels is one row for each pane and bucket of a partition: the surviving rows as an Arrow blob, and
-how many rows they stand for.
+What travels is one row for each bucket of a partition: the surviving rows as an Arrow blob, and how many rows of
+each pane they stand for.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from skyband.flow.part import Part, joined
 from skyband.flow.schema import conform
 from skyband.flow.score import scores
 from skyband.flow.time import TimeType
-from skyband.spark.state import write
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
     from skyband.query import TopK
 
-PACKED = "bucket int, pane long, rows long, without_score long, without_time long, blob binary"
-"""One row for each bucket and pane of a partition. `pane` is its end in microseconds, NULL where it has none."""
+PACKED = "bucket int, counts binary, blob binary"
+"""Rows of one bucket of a partition, and how many rows of each pane they stand for, both as Arrow blobs."""
 
 ID = "__skyband_id"
 SCORE, TIME, NUMBER = "__skyband_score", "__skyband_time", "__skyband_number"
 _MANY = 50_000
+_MOST = 100_000  # rows of one blob
 
 
 class Packer:
@@ -41,7 +41,7 @@ class Packer:
         self.keys = np.array(keys, np.int32)
         self.groups = Groups(query.per) if query.per else None
         self.parts: list[Part] = []
-        self.counts: dict[tuple[int | None, int], np.ndarray] = {}  # (pane end, bucket): rows, without score
+        self.counts: dict[tuple[int, int], np.ndarray] = {}  # (bucket, pane end): rows, without score
         self.without_time = 0
         self.limit = _MANY
 
@@ -96,15 +96,23 @@ class Packer:
         rows = np.bincount(code, minlength=len(ends) * width)
         none = np.bincount(code[np.isnan(part.score)], minlength=len(ends) * width)
         for at in np.flatnonzero(rows):
-            key = (int(ends[at // width]), int(at % width))
+            key = (int(at % width), int(ends[at // width]))
             self.counts[key] = self.counts.get(key, np.zeros(2, np.int64)) + np.array([rows[at], none[at]])
 
     def _panes(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each row the number of its pane in this batch, and where the panes end."""
-        if len(time) and self.clock.pane(int(time.min())) == self.clock.pane(int(time.max())):
-            return np.zeros(len(time), np.int64), np.array([self.clock.pane_end(int(time[0]))])
-        ends, pane = np.unique(np.asarray(self.clock.pane_end(time)), return_inverse=True)
-        return pane, ends
+        start = np.asarray(self.clock.pane(time))
+        low, high = int(start.min(initial=0)), int(start.max(initial=0))
+        if low == high and len(time):
+            return np.zeros(len(time), np.int64), np.array([self.clock.pane_end(low)])
+        step = self.clock.slide if self.clock.size % self.clock.slide == 0 else 1
+        if (high - low) // step <= 4 * len(time):  # close together: no need to sort
+            number = (start - low) // step
+            there = np.bincount(number) > 0
+            ends = self.clock.pane_end(low + step * np.flatnonzero(there))
+            return (np.cumsum(there) - 1)[number], np.asarray(ends)
+        starts, pane = np.unique(start, return_inverse=True)
+        return pane, np.asarray(self.clock.pane_end(starts))
 
     def _pruned(self, part: Part) -> Part:
         from skyband.kernels.prune import best_rows
@@ -119,34 +127,58 @@ class Packer:
         return part if keep.all() else part.take(np.flatnonzero(keep))
 
     def packed(self) -> Iterator[pa.RecordBatch]:
-        """All that is left, one row for each bucket and pane."""
-        bucket = self.bucket()
+        """All that is left, one row for each bucket, or more where there is much."""
         whole = joined(self.parts) if self.parts else None
         if whole is not None and self.prunes:
             whole = self._pruned(whole)
-        found: dict[tuple[int | None, int], bytes] = {}
-        if whole is not None and len(whole.score):
-            mine = bucket[whole.group]
-            ends = np.asarray(self.clock.pane_end(whole.time)) if self.prunes else np.zeros(len(mine), np.int64)
-            order = np.lexsort((mine, ends))
-            cuts = np.flatnonzero((np.diff(ends[order]) != 0) | (np.diff(mine[order]) != 0)) + 1
-            for places in np.split(order, cuts):
-                pane = int(ends[places[0]]) if self.prunes else None
-                found[(pane, int(mine[places[0]]))] = write(_columns(whole.take(np.sort(places))))
-                if not self.prunes:
-                    self.counts[(None, int(mine[places[0]]))] = np.array([len(places), 0])
-        lines = [
-            (int(self.keys[b]), pane, int(rows), int(none), 0, found.get((pane, b)))
-            for (pane, b), (rows, none) in self.counts.items()
-        ]
+        mine = np.empty(0, np.int64) if whole is None else self.bucket()[whole.group]
+        if not self.prunes:
+            for bucket, rows in enumerate(np.bincount(mine)):
+                self.counts[(bucket, NEVER)] = np.array([rows, 0])
         if self.without_time:
-            lines.append((int(self.keys[0]), None, self.without_time, 0, self.without_time, None))
-        if lines:
-            kinds = (pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64(), pa.binary())
-            columns = [pa.array(column, kind) for column, kind in zip(zip(*lines, strict=True), kinds, strict=True)]
-            yield pa.RecordBatch.from_arrays(
-                columns, ["bucket", "pane", "rows", "without_score", "without_time", "blob"]
-            )
+            self.counts[(0, NEVER)] = self.counts.get((0, NEVER), 0) + np.array([self.without_time, 0])
+        keys: list[int] = []
+        counts, blobs = Blobs(), Blobs()
+        for bucket in sorted({key[0] for key in self.counts}):
+            places = np.flatnonzero(mine == bucket)
+            for at in range(0, max(len(places), 1), _MOST):
+                keys.append(int(self.keys[bucket]))
+                counts.add(self._counted(bucket) if at == 0 else _NO_COUNTS)
+                blobs.add(_columns(whole.take(places[at : at + _MOST])) if whole is not None and len(places) else None)
+        if keys:
+            columns = [pa.array(keys, pa.int32()), counts.column(), blobs.column()]
+            yield pa.RecordBatch.from_arrays(columns, ["bucket", "counts", "blob"])
+
+    def _counted(self, bucket: int) -> pa.Table:
+        found = [(pane, *both) for (mine, pane), both in self.counts.items() if mine == bucket]
+        panes = np.array(found, np.int64).reshape(-1, 3)
+        timeless = np.where(panes[:, 0] == NEVER, self.without_time if bucket == 0 else 0, 0)
+        return pa.table([*panes.T, timeless], names=COUNTS)
+
+
+class Blobs:
+    """Tables as one binary column, written where they stay: what is large is copied once."""
+
+    def __init__(self) -> None:
+        self.sink = pa.BufferOutputStream()
+        self.ends = [0]
+
+    def add(self, table: pa.Table | None) -> None:
+        """One more value; of None, an empty one."""
+        if table is not None:
+            with pa.ipc.new_stream(self.sink, table.schema) as writer:
+                writer.write_table(table)
+        self.ends.append(self.sink.tell())
+
+    def column(self) -> pa.Array:
+        """All of them."""
+        offsets = pa.py_buffer(np.array(self.ends, np.int32))
+        return pa.Array.from_buffers(pa.binary(), len(self.ends) - 1, [None, offsets, self.sink.getvalue()])
+
+
+NEVER = (1 << 62) - 1  # the end of a pane that never closes: rows without a time, and where nothing is pruned
+COUNTS = ["pane", "rows", "without_score", "without_time"]
+_NO_COUNTS = pa.table({name: np.empty(0, np.int64) for name in COUNTS})
 
 
 def _columns(part: Part) -> pa.Table:
