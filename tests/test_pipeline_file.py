@@ -177,6 +177,9 @@ def test_a_join_names_a_service_of_the_file():
     assert job.remotes[0].service == "crm"
     assert job.remotes[0].columns == ("fans",)
     assert job.remotes[0].options == (("budget", 7),)
+    named = load(text.replace("[fans]", "{fans: 'urn:x#fans'}"))
+    assert named.remotes[0].columns == ("fans",)
+    assert named.remotes[0].properties == (("fans", "urn:x#fans"),)
     assert dict(job.services)["crm"].url == Late("postgresql://${PW}@db/x")
     with pytest.raises(ParseError, match="joins 'crmm', which is not under services: did you mean crm"):
         load(text.replace("service: crm", "service: crmm"))

@@ -70,10 +70,15 @@ def _remote(part: Part) -> Remote:
     entries = part.entries()
     mine = Part({name: pair for name, pair in part.value.items() if name in known}, part.place, part.path)
     found = mine.fields(known, known)
+    columns = found["columns"]
+    named: tuple[tuple[str, str], ...] = ()
+    if isinstance(columns.value, dict):
+        named = tuple((name, value.text("its name there")) for name, value in columns.entries().items())
     return Remote(
         found["service"].text("a name under services:"),
         found["on"].text("the name of a column"),
-        found["columns"].texts("the names of columns"),
+        tuple(name for name, _ in named) or columns.texts("the names of columns"),
+        named,
         options=tuple((name, value.guessed()) for name, value in entries.items() if name not in known),
     )
 
