@@ -171,6 +171,13 @@ def test_stars_with_optional_union_and_filter():
     ]
 
 
+def test_batches_without_a_triple_say_nothing():
+    empty = {"subject": [], "predicate": [], "object": [], "time": pa.array([], pa.timestamp("us", "UTC"))}
+    whole = sb.run(sb.parse(WINDOWED), [table()])
+    assert sb.run(sb.parse(WINDOWED), [empty, table(), empty, (at(14), "")]) == whole
+    assert sb.run(sb.parse(WINDOWED), empty).num_rows == 0
+
+
 def naive(pattern, triples):
     """The definition: one triple for each pattern, of one subject and event, that agree on the variables."""
     found = []
@@ -258,6 +265,7 @@ FULL = STAR
         ("OPTIONAL { ?user :likes ?likes }", "OPTIONAL { ?user :likes ?likes FILTER(?likes > 1) }", "?user :likes",
          "an OPTIONAL holds triples only"),
         ("FILTER(?mentions", "FILTER NOT EXISTS(?mentions", "EXISTS", "write an OPTIONAL and FILTER(BOUND(...))"),
+        ("?mentions >= 1", "?user != ?city", "?user != ?city", "two variables are compared"),
         ("ORDER BY DESC(?worth)", "", "", "nothing says which row is best: write ORDER BY DESC(?score)"),
         ("DESC(?worth)", "DESC(?worth) ?city", "?city", "ties go to the later: write ORDER BY DESC(?score)"),
         ("LIMIT 10", "", "", "nothing says how many rows: write LIMIT 10"),

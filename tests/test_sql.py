@@ -63,6 +63,12 @@ def test_with_and_the_names_of_arguments():
     assert found.columns == (("rank", "place"), ("symbol", "symbol"))
 
 
+def test_columns_may_be_called_first_and_last():
+    for name in ("last", "first", "nulls"):
+        for order in (f"{name} DESC", f"{name} DESC NULLS LAST", f"-{name} DESC, ts DESC"):
+            assert asked(FLINK.replace("price*volume DESC", order)).by.text == order.split(" DESC")[0]
+
+
 def test_ways_to_say_k():
     for limit, k in [("rn < 3", 2), ("5 >= rn", 5), ("5 > rn", 4), ("rn BETWEEN 1 AND 7", 7), ("rn = 1", 1)]:
         assert asked(FLINK.replace("rn <= 10", limit)).k == k
@@ -128,6 +134,7 @@ def test_rows_that_where_leaves_out_are_never_ranked():
         ("price*volume DESC", "price*volume DESC DESC", "DESC) AS", "this is no SQL"),
         (" DESC)", " DESC, price DESC)", "price DESC)", "equal scores go by the later ts, then by one id: write ORDER"),
         (" DESC)", " DESC, ts ASC)", "ts ASC", "equal scores go by the later ts"),
+        (" DESC)", " DESC NULLS FIRST)", "NULLS", "a row without a score is never ranked: leave NULLS FIRST out"),
         (" AS rn", "", "ROW_NUMBER", "the rank has no name: write ROW_NUMBER() OVER (...) AS rn"),
         ("SELECT *,", "SELECT price + 1 AS p,", "price + 1", "price + 1 is computed here: only columns, the rank and"),
         ("rn <= 10", "rn <= 10 AND price > 3", "rn <=", "further conditions go into the WHERE of the inner SELECT"),

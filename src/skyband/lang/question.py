@@ -59,6 +59,8 @@ FIELDS: dict[str, Callable[[Part], Any]] = {
 def statement(part: Part) -> Statement:
     """The query that a mapping describes."""
     known = [*FIELDS, *(name for name in signature(TopK).parameters if name not in FIELDS and name != "join"), "join"]
+    if isinstance(part.value, dict) and not part.path and "source" in part.value:
+        raise part.error("is a whole pipeline file, not a query: read it with skyband.lang.load")
     found = part.fields(known, ["k", "by", "window"])
     given = {name: FIELDS.get(name, Part.guessed)(value) for name, value in found.items() if name != "join"}
     remote = _remote(found["join"]) if "join" in found else None
