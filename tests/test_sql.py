@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -108,6 +109,41 @@ def test_rows_that_where_leaves_out_are_never_ranked():
     kept = sb.run(sb.parse(text), ROWS)
     assert set(kept["symbol"].to_pylist()) == {"B"}
     assert 9.0 not in kept["price"].to_pylist()
+
+
+@st.composite
+def trades(draw):
+    """Rows of which no two have both score and time in common: SQL leaves such ties open."""
+    rows = draw(st.lists(st.tuples(st.integers(0, 40), st.sampled_from("AB"), st.integers(0, 5)), max_size=15))
+    return [(minute, symbol, price, 100 + number) for number, (minute, symbol, price) in enumerate(rows)]
+
+
+@given(trades(), st.integers(1, 3))
+@settings(max_examples=25)
+def test_the_answers_are_those_of_a_database(rows, k):
+    """DuckDB, over windows that a join makes of the rows, since it has no window table functions."""
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    start = dt.datetime(2024, 1, 1)
+    source = pa.table(
+        {
+            "ts": pa.array([start + dt.timedelta(minutes=m) for m in columns[0]], pa.timestamp("us")),
+            "symbol": pa.array(columns[1], pa.string()),
+            "price": pa.array(columns[2], pa.float64()),
+            "volume": pa.array(columns[3], pa.int64()),
+        }
+    )
+    order = "ORDER BY price * (volume % 3) DESC, ts DESC, volume DESC"
+    ranked = f"""SELECT symbol, window_end, rn, volume FROM (
+      SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, symbol {order}) AS rn
+      FROM {{}} WHERE price > 1) WHERE rn <= {k}"""  # noqa: S608 - k is a number
+    made = """(SELECT *, time_bucket(INTERVAL 5 MINUTE, ts) - to_minutes(5 * n::INT) AS window_start,
+      window_start + INTERVAL 20 MINUTE AS window_end FROM source, range(4) AS steps(n))"""
+    window = "TABLE(HOP(TABLE source, DESCRIPTOR(ts), INTERVAL '5' MINUTE, INTERVAL '20' MINUTE))"
+    with duckdb.connect() as database:
+        database.register("source", source)
+        theirs = database.execute(ranked.format(made)).fetchall()
+    ours = sb.run(sb.parse(ranked.format(window)), source)
+    assert sorted(tuple(row.values()) for row in ours.to_pylist()) == sorted(theirs)
 
 
 @pytest.mark.parametrize(
