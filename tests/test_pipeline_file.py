@@ -84,6 +84,8 @@ def test_variables_are_filled_late_and_never_shown(monkeypatch):
         ("10 minutes", "10 minuets", 9, 18, "query.window: size='10 minuets' is not a length of time"),
         ("slide: 1 minute", "slide: 1 hour", 9, 37, "slide='1 hour' is longer than size='10 minutes'"),
         ("slide: 1 minute", "every: 5", 9, 11, "query.window is no window: write {size: 10 minutes, slide: 1"),
+        ("k: 10", "k: ${K}", 7, 6, "query.k is '${K}': write a whole number"),
+        ("table: leaders", "table: '${T}'", 13, 53, "variables are filled in only where rows, answers and state are"),
         ("by: price", "by: pirce", 8, 7, "query.by names column 'pirce', which source.schema does not have: did you"),
         ("price * volume", "reflect('x')", 8, 7, "REFLECT is not allowed in a score"),
         ("time: ts", "time: [ts]", 10, 9, "query.time is a list: write the name of a column"),
@@ -144,6 +146,11 @@ def test_an_error_names_the_file(tmp_path, monkeypatch):
 SOURCE = "source: {kind: rate}\nwatermark: 5 s\nquery: {k: 1, by: value, window: 1 minute, time: timestamp}\n"
 
 
+def test_a_pipeline_file_is_no_query():
+    with pytest.raises(ParseError, match=r"whole pipeline file, not a query: read it with skyband\.lang\.load"):
+        sb.parse(SOURCE)
+
+
 def test_short_forms():
     job = load(SOURCE + "sink: memory\ntrigger: once\n")
     assert job.watermark == Watermark("timestamp", "5 seconds")
@@ -177,6 +184,10 @@ def test_a_join_names_a_service_of_the_file():
     assert job.remotes[0].service == "crm"
     assert job.remotes[0].columns == ("fans",)
     assert job.remotes[0].options == (("budget", 7),)
+    named = load(text.replace("[fans]", "{fans: 'urn:x#fans'}"))
+    assert named.remotes[0].columns == ("fans",)
+    assert sb.parse(sb.to_yaml(named.statements[0])) == named.statements[0]
+    assert named.remotes[0].properties == (("fans", "urn:x#fans"),)
     assert dict(job.services)["crm"].url == Late("postgresql://${PW}@db/x")
     with pytest.raises(ParseError, match="joins 'crmm', which is not under services: did you mean crm"):
         load(text.replace("service: crm", "service: crmm"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -116,13 +117,11 @@ def _memory() -> tuple[int, int | None]:
         return 0, None
     kb = {name: int(number) for name, number in re.findall(r"(\w+):\s+(\d+) kB", told)}
     total, free = kb.get("MemTotal", 0) << 10, kb.get("MemAvailable", 0) << 10
-    for limit, used in (("memory.max", "memory.current"),):  # a container has less than the machine
-        try:
-            most = int(Path("/sys/fs/cgroup", limit).read_text(encoding="ascii"))
-            free = min(free, most - int(Path("/sys/fs/cgroup", used).read_text(encoding="ascii")))
-            total = min(total, most)
-        except (OSError, ValueError):
-            continue
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):  # a container may have less than the machine
+        most = int((group / "memory.max").read_text(encoding="ascii"))
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+        total, free = min(total, most), min(free, most - used)
     return total, max(0, free)
 
 

@@ -54,9 +54,10 @@ def given(text: str, language: str | None = None, functions: Mapping[str, str] |
 def _content(text: str) -> tuple[str | None, str]:
     if text == "-":
         return "stdin", sys.stdin.read()
-    if any(sign in text for sign in "\n{(:") or " " in text.strip():
-        return None, text
     path = Path(text)
+    named = "\n" not in text and path.suffix.lower() in _ENDINGS
+    if not named and (any(sign in text for sign in "\n{(:") or " " in text.strip()):
+        return None, text
     try:
         return text, path.read_text(encoding="utf-8")
     except OSError as error:

@@ -97,7 +97,8 @@ def described(statement: Statement) -> dict[str, Any]:
     if statement.remote is not None:
         remote = statement.remote
         said["join"] = {"service": remote.service, "on": remote.on, "columns": list(remote.columns)}
-        said["join"] |= {"sparql": remote.sparql()} if remote.pattern else dict(remote.options)
+        said["join"] |= {"sparql": remote.sparql()} if remote.properties else {}
+        said["join"] |= dict(remote.options)
     return said
 
 

@@ -78,10 +78,13 @@ class Part:
         """The items of a list; a single value is a list of one."""
         return self.value if isinstance(self.value, list) else [self]
 
-    def text(self, example: str = "a text") -> str:
-        """A text as it was written."""
+    def text(self, example: str = "a text", *, variables: bool = False) -> str:
+        """A text as it was written; with `variables` it may name some."""
         if not isinstance(self.value, str) or self.nothing:
             raise self.error(f"is {'empty' if self.nothing else self.kind}: write {example}")
+        if "${" in self.value and not variables:
+            where = "variables are filled in only where rows, answers and state are"
+            raise self.error(f"is {self.shown()}, but {where}: write {example}")
         return self.value
 
     def texts(self, example: str) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class Part:
 
     def late(self, example: str = "a text") -> Late:
         """A text that may name environment variables."""
-        return Late(self.text(example), self.inner or self.place)
+        return Late(self.text(example, variables=True), self.inner or self.place)
 
     def options(self) -> Options:
         """Settings of any name."""

@@ -36,7 +36,7 @@ def load(file: str | Path) -> Job:
         ...
     skyband.errors.ParseError: line 1, column 16: source.kind 'parqet' is unknown: did you mean parquet? ...
     """
-    if isinstance(file, str) and "\n" not in file and ":" not in file:
+    if isinstance(file, str) and "\n" not in file and (":" not in file or file.endswith((".yaml", ".yml"))):
         file = Path(file)
     if isinstance(file, str):
         return job(read(file))
@@ -117,7 +117,7 @@ def _question(part: Part) -> Statement:
 def _text(language: str, part: Part) -> Statement:
     from skyband.lang.parse import parse_at
 
-    text = part.text(f"a query in {language}")
+    text = part.text(f"a query in {language}", variables=True)
     return parse_at(text, language, part.inner or part.place)
 
 

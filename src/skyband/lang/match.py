@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,7 +39,7 @@ def rows(pattern: Pattern, triples: pa.Table) -> pa.Table:
             "subject": triples["subject"],
             "predicate": triples["predicate"],
             "object": triples["object"],
-            "n": pa.array(range(triples.num_rows), pa.int64()),
+            "n": pa.array(np.arange(triples.num_rows)),
         }
     )
     parts = [_star(star, table) for star in pattern.stars]

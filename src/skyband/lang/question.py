@@ -59,6 +59,8 @@ FIELDS: dict[str, Callable[[Part], Any]] = {
 def statement(part: Part) -> Statement:
     """The query that a mapping describes."""
     known = [*FIELDS, *(name for name in signature(TopK).parameters if name not in FIELDS and name != "join"), "join"]
+    if isinstance(part.value, dict) and not part.path and "source" in part.value:
+        raise part.error("is a whole pipeline file, not a query: read it with skyband.lang.load")
     found = part.fields(known, ["k", "by", "window"])
     given = {name: FIELDS.get(name, Part.guessed)(value) for name, value in found.items() if name != "join"}
     remote = _remote(found["join"]) if "join" in found else None
@@ -70,10 +72,15 @@ def _remote(part: Part) -> Remote:
     entries = part.entries()
     mine = Part({name: pair for name, pair in part.value.items() if name in known}, part.place, part.path)
     found = mine.fields(known, known)
+    columns = found["columns"]
+    named: tuple[tuple[str, str], ...] = ()
+    if isinstance(columns.value, dict):
+        named = tuple((name, value.text("its name there")) for name, value in columns.entries().items())
     return Remote(
         found["service"].text("a name under services:"),
         found["on"].text("the name of a column"),
-        found["columns"].texts("the names of columns"),
+        tuple(name for name, _ in named) or columns.texts("the names of columns"),
+        named,
         options=tuple((name, value.guessed()) for name, value in entries.items() if name not in known),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -126,7 +127,7 @@ def quads(path: Path) -> pa.Table:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"source={str(path)!r} cannot be read: {error}"
         raise SourceError(msg) from None
-    number = pa.array(range(1, len(lines) + 1), pa.int64())
+    number = pa.array(np.arange(1, len(lines) + 1))
     said = pc.invert(pc.match_substring_regex(lines, r"^\s*(#.*)?$"))
     lines, number = lines.filter(said), number.filter(said)
     found = pc.extract_regex(lines, _LINE)

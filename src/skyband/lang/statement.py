@@ -24,21 +24,27 @@ class Remote:
     service: str
     on: str
     columns: tuple[str, ...]
-    pattern: str = ""
-    """The triples to ask for, as SPARQL with full IRIs; empty for a service that is no SPARQL endpoint."""
+    properties: tuple[tuple[str, str], ...] = ()
+    """What a column is called there: the IRI of a property. Empty: as it is called here."""
     options: tuple[tuple[str, Any], ...] = ()
-    """How the join is done, such as its budget: the keywords of `sb.Join`."""
+    """How the join is done, such as its budget: keywords of `sb.Join`."""
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What `sb.Join` takes besides its table."""
+        return {"on": self.on, "columns": list(self.columns), **dict(self.options)}
 
     def sparql(self) -> str:
         """The question to a SPARQL endpoint, before it is narrowed to the rows at hand.
 
         Examples
         --------
-        >>> Remote("BKG", "user", ("followers",), "?user <urn:hasFollowers> ?followers .").sparql()
+        >>> Remote("BKG", "user", ("followers",), (("followers", "urn:hasFollowers"),)).sparql()
         'SELECT ?user ?followers WHERE { ?user <urn:hasFollowers> ?followers . }'
         """
         names = " ".join(f"?{name}" for name in (self.on, *self.columns))
-        return f"SELECT {names} WHERE {{ {self.pattern} }}"
+        triples = " ".join(f"?{self.on} <{iri}> ?{name} ." for name, iri in self.properties)
+        return f"SELECT {names} WHERE {{ {triples} }}"
 
 
 @dataclass(frozen=True)

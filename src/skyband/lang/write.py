@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from skyband.errors import QueryError
 from skyband.lang.question import described
@@ -26,12 +27,20 @@ def to_yaml(query: TopK | Statement | Sequence[TopK]) -> str:
     time: ts
     per: [symbol]
     """
-    import yaml
-
     if isinstance(query, Statement):
         if query.pattern is not None or query.columns is not None:
             msg = "this text says more than a query: keep it, under sql: or rspql: of a pipeline file"
             raise QueryError(msg)
-        query = query.query
-    shown = described(query) if isinstance(query, TopK) else [described(one) for one in query]
+        shown = described(query.query)
+        if query.remote is not None:
+            remote = query.remote
+            columns = dict(remote.properties) or list(remote.columns)
+            shown["join"] = {"service": remote.service, "on": remote.on, "columns": columns, **dict(remote.options)}
+        return _written(shown)
+    return _written(described(query) if isinstance(query, TopK) else [described(one) for one in query])
+
+
+def _written(shown: Any) -> str:
+    import yaml
+
     return yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True)

@@ -149,11 +149,14 @@ class _Reader:
         if len(shared) != 1:
             why = f"shares {', '.join('?' + name for name in shared) or 'no variable'} with the window"
             raise self.refuse(body, f"this {why}: share exactly one, by which rows are joined")
-        text = " ".join(f"{star.subject} {predicate} {value} ." for predicate, value in star.needed)
-        columns = tuple(variable for variable in asked.variables if variable != shared[0])
-        if not columns:
-            raise self.refuse(body, "this asks for no value: write ?user :hasFollowers ?followers")
-        return Remote(self.terms.label(name), shared[0], columns, text)
+        example = f"?{shared[0]} :hasFollowers ?followers"
+        if star.subject.variable != shared[0]:
+            raise self.refuse(body, f"rows are joined by the subject of the SERVICE: write {example}")
+        pairs = tuple((value.variable or "", predicate.text[1:-1]) for predicate, value in star.needed)
+        names = [column for column, _ in pairs]
+        if not all(names) or len(set(names)) < len(names):
+            raise self.refuse(body, f"a SERVICE is asked for values, each once: write {example}")
+        return Remote(self.terms.label(name), shared[0], tuple(names), pairs)
 
     def said(self, group: Group) -> Iterator[str]:
         """The conditions of FILTER; BIND is kept for whoever names its variable."""

@@ -66,6 +66,9 @@ class Scribe:
     def _compare(self, node: Tree[Token]) -> str:
         left, right = (f"({self.write(n)})" if n.data == "negation" else self.write(n) for n in trees(node))
         sign = next(str(child) for child in node.children if not hasattr(child, "data"))
+        if sign in ("=", "!=") and all(part.data == "variable" for part in trees(node)):
+            why = f"texts are compared with texts only; as numbers: write (?{left}) {sign} (?{right})"
+            raise refused(node, self.terms.begin, f"two variables are compared, but {why}")
         return f"{left} {'<>' if sign == '!=' else sign} {right}"
 
     def _negation(self, node: Tree[Token]) -> str:
@@ -199,7 +202,10 @@ def sparql(tree: Ours) -> str:
         level = _LEVELS[kind]
         right = level + (kind not in ("or", "and"))  # a - (b - c); a comparison takes no comparison
         left = level + (level == 3)
-        return f"{_inside(parts[0], left)} {_WORDS.get(kind, kind)} {_inside(parts[1], right)}"
+        word = _WORDS.get(kind, kind)
+        if kind in ("=", "<>") and parts[0][0] == parts[1][0] == "column":
+            return f"({sparql(parts[0])}) {word} ({sparql(parts[1])})"  # brackets: as numbers
+        return f"{_inside(parts[0], left)} {word} {_inside(parts[1], right)}"
     msg = f"{kind} has no form in RSP-QL: use sb.to_sql or sb.to_yaml"
     raise QueryError(msg)
 

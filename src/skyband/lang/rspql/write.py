@@ -65,7 +65,7 @@ def to_rspql(query: TopK | Statement) -> str:
         "  }",
     ]
     if asked.remote is not None:
-        lines.append(f"  SERVICE {_label(asked.remote.service)} {{ {asked.remote.pattern} }}")
+        lines.append(f"  SERVICE {_label(asked.remote.service)} {{ {_service(asked.remote)} }}")
     named = asked.columns is not None and any(what == "score" for what, _ in asked.columns)
     key = f"?{next(shown for what, shown in asked.columns or () if what == 'score')}" if named else score
     return "\n".join([*lines, "}", f"ORDER BY {'ASC' if topk.ascending else 'DESC'}({key})", f"LIMIT {topk.k}"])
@@ -100,6 +100,12 @@ def _pattern(by: Expression, remote: Remote | None) -> Pattern:
         msg = f"by={str(by)!r} names no column of the stream, so there is no triple to ask for: name one"
         raise QueryError(msg)
     return Pattern((Star(Term("?row"), pairs),))
+
+
+def _service(remote: Remote) -> str:
+    known = dict(remote.properties)
+    pairs = [f"{_short(Term(f'<{known.get(name, HOME + name)}>'))} {variable(name)}" for name in remote.columns]
+    return f"{variable(remote.on)} {' ; '.join(pairs)} ."
 
 
 def _group(pattern: Pattern) -> list[str]:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from skyband.lang.sql.text import Text, Token
 
 _AFTER = ("QUALIFY", "SEMICOLON")
-_NULLS = ("NULLS", "FIRST", "LAST")
+_NULLS = (["NULLS", "FIRST"], ["NULLS", "LAST"])
 
 
 def order_keys(text: Text) -> list[str]:
@@ -22,8 +22,11 @@ def order_keys(text: Text) -> list[str]:
         kind = tokens[number].kind
         if depth == 0 and (number == end or kind == "COMMA"):
             high = number
-            while tokens[high - 1].kind in ("ASC", "DESC") or tokens[high - 1].text.upper() in _NULLS:
-                high -= 1
+            if high - low > 2 and [token.text.upper() for token in tokens[high - 2 : high]] in _NULLS:
+                if tokens[high - 1].text.upper() == "FIRST":
+                    raise text.refuse(tokens[high - 2], "a row without a score is never ranked: leave NULLS FIRST out")
+                high -= 2
+            high -= tokens[high - 1].kind in ("ASC", "DESC")
             found.append(text.between(low, high))
             low = number + 1
         depth += (kind == "L_PAREN") - (kind == "R_PAREN")
