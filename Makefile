@@ -11,7 +11,7 @@ SPARK = JAVA_HOME="$$(cat .venv/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/pyt
 UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test cluster-test check bench docs clean
+.PHONY: help env demo test test-lowest cluster-test check bench docs clean
 
 help: ## List the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -39,6 +39,14 @@ demo: $(READY) ## Watch the k best rows of a stream change
 test: $(READY) ## Run all tests, then the contract suite once more without compiled kernels
 	$(SPARK) $(BIN)/python -m pytest
 	$(SPARK) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/contract
+
+test-lowest: $(READY) ## Run the Spark tests once more on the oldest Spark that is supported
+	[ -x .venv/lowest/bin/python ] || $(UV) venv --quiet --python $(BIN)/python .venv/lowest
+	$(BIN)/uv export --quiet --frozen --no-hashes --no-emit-project --all-extras --no-emit-package pyspark \
+	  --group test --no-group lint --no-group docs > .venv/lowest/needed.txt
+	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python -r .venv/lowest/needed.txt "pyspark==4.2.0" --editable .
+	cp .venv/java-home .venv/lowest/
+	JAVA_HOME="$$(cat .venv/java-home)" .venv/lowest/bin/python -m pytest -q tests/spark/test_top_k.py tests/spark/test_faults.py
 
 cluster-test: $(READY) ## Run on a master and two workers of their own, and kill an executor in the middle
 	$(SPARK) $(BIN)/python scripts/cluster_test.py
