@@ -1,6 +1,7 @@
 """The benchmark's workloads are what they claim, and its figures are complete and agree."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -127,3 +128,20 @@ def test_scan_counts_what_is_above(size):
     assert scan(score, 0.5) == (score > 0.5).sum()
     assert scan(np.full(size, 0.5), 0.5) == 0
     assert scan(np.full(size, np.nan), -np.inf) == 0
+
+
+def test_the_dashboard_is_measured_in_a_browser():
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        pytest.skip("CHROMIUM MISSING: the dashboard was not measured in a browser (apt-get install chromium)")
+    result = CliRunner().invoke(app, ["bench", "dashboard", "--queries", "60", "--seconds", "2", "--json"])
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(line["view"], line["fed"]) for line in lines] == [
+        ("wall", "workload"), ("board", "workload"), ("wall", "tables"), ("board", "tables"),
+    ]  # fmt: skip
+    for line in lines:
+        assert line["boards"] == 1 if line["view"] == "board" else 8 <= line["boards"] <= 20
+        assert 1 < line["updates"] < 6
+        assert 0 < line["server"] < 0.5
+        assert 0 < line["longest_task"] < 500
+        assert line["longest_frame"] > 0

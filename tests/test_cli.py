@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from datetime import UTC, datetime
 
 import pytest
@@ -43,7 +44,7 @@ def test_help_lists_the_commands():
     assert all(name in result.stdout for name in ("demo", "bench", "explain", "--debug", "--version"))
 
 
-@pytest.mark.parametrize("command", [["demo"], ["explain"], ["bench", "slide"]])
+@pytest.mark.parametrize("command", [["demo"], ["explain"], ["bench", "slide"], ["bench", "dashboard"]])
 def test_every_command_shows_examples(command):
     result = skyband(*command, "--help")
     assert result.exit_code == 0
@@ -132,6 +133,32 @@ def test_ctrl_c_ends_the_demo_cleanly():
     assert running.returncode == 0, err
     assert err == ""
     assert "windows from" in out
+
+
+def fetched(url):
+    with urllib.request.urlopen(url, timeout=20) as said:  # noqa: S310 - our own server
+        return json.load(said)
+
+
+def test_the_demo_feeds_a_dashboard():
+    with process("demo", "--dashboard", "--port", "0", "--rows-per-second", "2000") as running:
+        url = running.stdout.readline().split()[-1]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+        running.stdout.readline()  # a board: windows are being answered
+        boards, until = {}, time.monotonic() + 60
+        while boards.get("total") != 45 and time.monotonic() < until:
+            time.sleep(0.2)
+            boards = fetched(f"{url}/api/boards?limit=1000")
+        board = fetched(f"{url}/api/boards/largest%20trades")
+        figures = fetched(f"{url}/api/progress")["figures"]
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    assert boards["total"] == 45  # five questions, and one for each of forty symbols
+    assert [row["rank"] for row in board["rows"]] == list(range(1, 11))
+    assert figures["rows_per_second"] > 0
+    assert figures["candidates"] < figures["window_rows"]
+    assert running.returncode == 0, err
+    assert err == ""
 
 
 def test_no_color_is_respected():

@@ -123,7 +123,6 @@ class Board:
         rows = zip(now.keys[:BRIEF], now.ranks, moves, now.scores, now.labels, strict=False)
         return {
             **self._head(window, now, columns, about),
-            "entered": moves.count(None),
             "rows": [
                 {"key": key, "rank": rank, "move": move, "score": score, "label": label}
                 for key, rank, move, score, label in rows

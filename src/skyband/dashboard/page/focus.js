@@ -14,7 +14,7 @@ const $ = (id) => document.getElementById(id);
 export class Focus {
   constructor(catalogue, say) {
     Object.assign(this, { catalogue, say, key: null, id: "", newest: null, number: null, windows: [], form: "" });
-    this.rows = new Rows($("board").tBodies[0], () => this.build(), (entry, row) => this.fill(entry, row), ROW);
+    this.rows = new Rows($("board").tBodies[0], () => this.build(), (entry, row) => this.fill(entry, row), ROW, true);
     this.list = new Virtual($("names"), {
       scroller: $("scroll"), height: 34,
       build: () => this.name(),

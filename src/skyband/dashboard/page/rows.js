@@ -30,9 +30,10 @@ export class Rows {
    * @param build makes a row: {node, ...} whose fields `fill` knows
    * @param fill writes a row's data into what `build` made
    * @param height of a row in pixels: known, so that nothing has to be measured while it moves
+   * @param fade whether new rows come in softly: every row that does is a layer of its own for a while
    */
-  constructor(body, build, fill, height) {
-    Object.assign(this, { body, build, fill, height });
+  constructor(body, build, fill, height, fade = false) {
+    Object.assign(this, { body, build, fill, height, fade });
     this.shown = new Map();
   }
 
@@ -57,7 +58,7 @@ export class Rows {
       if (!motion) return;
       if (known && from !== index) {
         entry.node.animate([{ transform: `translateY(${(from - index) * this.height}px)` }, { transform: "none" }], MOVE);
-      } else if (!known) {
+      } else if (!known && this.fade) {
         entry.node.animate([{ opacity: 0.2, transform: "translateX(-6px)" }, { opacity: 1, transform: "none" }], MOVE);
       }
     });
