@@ -10,7 +10,7 @@
 from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
 from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError
-from skyband.query import Counting, Sliding, TopK, Tumbling
+from skyband.query import Counting, Sliding, TopK, Tumbling, distance, weighted
 
 __all__ = [
     "ENGINES",
@@ -23,9 +23,11 @@ __all__ = [
     "SourceError",
     "TopK",
     "Tumbling",
+    "distance",
     "explain",
     "run",
     "stream",
+    "weighted",
 ]
 __version__ = "0.1.0"
 
