@@ -8,6 +8,7 @@ comes out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,11 +87,14 @@ def _measured(by: Distance | Weighted, at: np.ndarray) -> np.ndarray:
     weights = by.weights or (1.0,) * at.shape[1]
     put = np.maximum if by.kind == "chebyshev" else np.add
     with np.errstate(over="ignore", invalid="ignore"):
-        for j, weight in enumerate(weights):
-            part = weight * (at[:, j] if by.kind == "sum" else np.abs(at[:, j] - by.to[j]))
-            part = part * part if by.kind == "euclidean" else part
-            total = put(total, part) if j else part
-        total = np.sqrt(total) if by.kind == "euclidean" else total
+        if by.kind == "sum":
+            parts = [weight * at[:, j] for j, weight in enumerate(weights)]
+        else:
+            parts = [weight * np.abs(at[:, j] - by.to[j]) for j, weight in enumerate(weights)]
+        if by.kind == "euclidean":
+            total = np.sqrt(reduce(put, [part * part for part in parts]))
+        else:
+            total = reduce(put, parts)
     wrong = np.isinf(total)
     if wrong.any():  # an overflow is no score; an infinite coordinate is one
         total[wrong & np.isfinite(at).all(axis=1)] = np.nan
