@@ -91,10 +91,8 @@ def _measured(by: Distance | Weighted, at: np.ndarray) -> np.ndarray:
             parts = [weight * at[:, j] for j, weight in enumerate(weights)]
         else:
             parts = [weight * np.abs(at[:, j] - by.to[j]) for j, weight in enumerate(weights)]
-        if by.kind == "euclidean":
-            total = np.sqrt(reduce(put, [part * part for part in parts]))
-        else:
-            total = reduce(put, parts)
+        euclidean = by.kind == "euclidean"
+        total = np.sqrt(reduce(put, [part * part for part in parts])) if euclidean else reduce(put, parts)
     wrong = np.isinf(total)
     if wrong.any():  # an overflow is no score; an infinite coordinate is one
         total[wrong & np.isfinite(at).all(axis=1)] = np.nan

@@ -1,8 +1,8 @@
 """A grid over points in d dimensions: which cell a point is in, what a cell can score, and who watches it.
 
 A score is minus a cost. A cost is put together from one part a dimension, by adding or by taking the largest. Every
-step of that rounds the same way for a point and for the edge of its cell, so a cell's least cost is never above that of a
-point in it: no tolerance is needed.
+step of that rounds the same way for a point and for the edge of its cell, so a cell's least cost is never above that
+of a point in it: no tolerance is needed.
 """
 
 from typing import NamedTuple
@@ -104,11 +104,11 @@ def finite(p, point):
 
 
 @kernel
-def watch(kind, aims, grid, bar, most):
+def watch(kind, aims, grid, bar):
     """Which queries watch which cell: those that could find a score of at least their bar in it.
 
-    Queries watch no cell while their bar is -inf. Returns for each cell where its queries begin, and the queries; nothing if
-    they are more than `most`. O(cells watched) for each query, after O(d slices).
+    Returns for each cell where its queries begin, the queries, and which of them would watch more than half of the
+    cells: these are listed nowhere and must be shown everything. O(cells watched) a query, after O(d slices).
     """
     to, weight = aims
     edge = grid.edge
@@ -120,10 +120,12 @@ def watch(kind, aims, grid, bar, most):
     size = 0
     part = np.empty((d, slices))
     low, high, at = np.empty(d, np.int64), np.empty(d, np.int64), np.empty(d, np.int64)
-    best, total = np.empty(d), np.empty(d)
+    best = np.empty(d)
+    wide = np.ones(len(bar), np.bool_)
     for q in range(len(bar)):
         if bar[q] == -np.inf:
             continue
+        began = size
         limit = -bar[q]
         for j in range(d):
             best[j] = np.inf
@@ -165,9 +167,11 @@ def watch(kind, aims, grid, bar, most):
                 pair = longer
             pair[0, size], pair[1, size] = cell, q
             size += 1
-            first[cell + 1] += 1
-        if size > most:
-            return np.zeros(cells + 1, np.int64), np.empty(0, np.int32)
+        wide[q] = 2 * (size - began) > cells
+        if wide[q]:
+            size = began
+    for i in range(size):
+        first[pair[0, i] + 1] += 1
     for cell in range(cells):
         first[cell + 1] += first[cell]
     query = np.empty(size, np.int32)
@@ -176,7 +180,7 @@ def watch(kind, aims, grid, bar, most):
         cell = pair[0, i]
         query[fill[cell]] = pair[1, i]
         fill[cell] += 1
-    return first, query
+    return first, query, wide
 
 
 @kernel
