@@ -106,7 +106,8 @@ class Targets:
         if not (np.isfinite(target).all() and np.isfinite(each).all() and (many > 0).all()) or shape[1] < 1:
             msg = "targets need finite numbers in one column or more, and a k of at least 1"
             raise QueryError(msg)
-        return cls(kind, np.ascontiguousarray(target), np.ascontiguousarray(each), np.ascontiguousarray(many))
+        # copies: numba would compile everything once more for columns that may not be written to
+        return cls(kind, target.copy(), each.copy(), many.copy())
 
 
 class Many:
@@ -257,6 +258,10 @@ class Many:
         slots = self._slots()
         none = np.full(len(slots), np.nan)
         return Objects(none, self._store.time[slots], self._store.id[slots])
+
+    def points(self) -> np.ndarray:
+        """Every object of the window as a point, oldest first."""
+        return self._store.point[self._slots()]
 
     def best(self, query: int) -> tuple[np.ndarray, np.ndarray]:
         """The list of a query, best first: scores and ids. The first k are its answer."""
