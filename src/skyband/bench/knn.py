@@ -93,6 +93,8 @@ def cases(*, quick: bool, ways: Iterable[str] = (), points: Iterable[str] = ()) 
     streams = checked(points, POINTS, "points") or list(POINTS)
     sizes = (9, 81) if quick else _K
     found = [Case(stream, way, k) for stream in streams for k in sizes for way in ways]
+    uneven = [stream for stream in streams if stream in ("clustered", "shuffled")]  # the paper's grid, and ours
+    found += [Case(s, way, d=4, slices=10) for s in uneven for way in ways if way in ("ours", "ours, even grid")]
     if "uniform" in streams:
         grids = [way for way in ways if way in WAYS and way != "ours, no grid"]
         varied = [

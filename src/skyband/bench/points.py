@@ -30,14 +30,15 @@ def uniform(rows: int, d: int, seed: int = 0) -> np.ndarray:
 
 
 def clustered(rows: int, d: int, seed: int = 0) -> np.ndarray:
-    """Two clusters around random centres, in random order, cut to the unit cube.
+    """Two clusters around random centres, in random order; what falls out of the unit cube is mirrored into it.
 
     The paper gives a variance of 0.1 in each dimension, which nearly fills the cube; read as a standard deviation it
     makes clusters, so that is what we take.
     """
     rng = np.random.default_rng(seed)
     centre = rng.random((2, d))
-    return np.clip(centre[rng.integers(0, 2, rows)] + rng.normal(0.0, 0.1, (rows, d)), 0.0, 1.0)
+    points = centre[rng.integers(0, 2, rows)] + rng.normal(0.0, 0.1, (rows, d))
+    return np.clip(1.0 - np.abs(1.0 - np.abs(points)), 0.0, 1.0)
 
 
 def real(rows: int, d: int, seed: int = 0, data: Path | None = None) -> np.ndarray:
