@@ -11,7 +11,7 @@ from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
 from skyband.errors import ParseError, QueryError, SchemaError, SinkError, SkybandError, SnapshotError, SourceError
 from skyband.lang import parse, to_rspql, to_sql, to_yaml
-from skyband.query import Counting, Sliding, TopK, Tumbling
+from skyband.query import Counting, Sliding, TopK, Tumbling, distance, weighted
 
 __all__ = [
     "ENGINES",
@@ -26,6 +26,7 @@ __all__ = [
     "SourceError",
     "TopK",
     "Tumbling",
+    "distance",
     "explain",
     "parse",
     "run",
@@ -33,6 +34,7 @@ __all__ = [
     "to_rspql",
     "to_sql",
     "to_yaml",
+    "weighted",
 ]
 __version__ = "0.1.0"
 

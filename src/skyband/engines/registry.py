@@ -88,6 +88,24 @@ def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, 
     )
 
 
+def _celled(name: str, label: str, lists: str, search: str, paper: str) -> Entry:
+    """An engine that keeps the whole window in the cells of a grid."""
+    return Entry(
+        name,
+        f"grid.{name}:{name.upper()}",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_ROWS,
+            minimal=False,
+            cost=f"O(1), O(k) for a candidate, and a search of the cells {search}",
+            memory=f"every row of the window, and {lists}",
+            paper=f"{paper}, after {_TOPKW}, section 2 ({label})",
+        ),
+        ("grid", "slices"),
+    )
+
+
 _BY_COUNT = "O(log c + k) on average in random order, of c candidates"
 _BY_WALK = "O(log c + k + log k / gamma) on average in random order, of c candidates"
 _BY_BAR = "2 comparisons for nearly every row in random order"
@@ -209,6 +227,10 @@ ENGINES = Registry(
         ),
         ("buffer", "gamma", "sigma", "limit", "additional"),
     ),
+    _celled("tma", "TMA", "the k best", "when one of the k best leaves", "Mouratidis et al., SIGMOD 2006"),
+    _celled("sma", "SMA", "a k-skyband", "when fewer than k are left", "Mouratidis et al., SIGMOD 2006"),
+    _celled("cpm", "CPM/w", "the k best", "when one of the k best leaves", "Mouratidis and Papadias, TKDE 2007"),
+    _celled("snn", "SNN", "a k-skyband", "when fewer than k are left", "Mouratidis and Papadias, TKDE 2007"),
 )
 
 

@@ -146,12 +146,15 @@ class Pipeline:
         return self._advance([part], self.positions)
 
     def _scored(self, rows: pa.Table, time: np.ndarray) -> Part:
-        score = scores(self.query.by, rows)
-        if self.query.ascending:
-            score = -score
+        score = self._points(rows)
         group = self.group(rows)
         ids = None if self.query.id is None else id_numbers(rows.column(self.query.id), self.query.id)
         return Part(rows.drop_columns(list(self.query.per)), score, time, ids, group)
+
+    def _points(self, rows: pa.Table) -> np.ndarray:
+        """What an engine ranks a row by, larger first."""
+        score = scores(self.query.by, rows)
+        return -score if self.query.ascending else score
 
     def group(self, rows: pa.Table) -> np.ndarray | None:
         """The number of each row's group; None where there is but one."""
@@ -159,7 +162,7 @@ class Pipeline:
 
     def _ranked_only(self, part: Part) -> Part:
         """The rows that have a score; the others are counted."""
-        none = np.isnan(part.score)
+        none = _unscored(part.score)
         missing = int(none.sum())
         self._stats.without_score += missing
         return part.take(np.flatnonzero(~none)) if missing else part
@@ -210,8 +213,12 @@ class Pipeline:
 
     def _arrivals(self, part: Part) -> Objects:
         slots = self.payload.add(part.rows)
-        self._stats.without_score += 0 if self.clock.slide or self.clock.counts else int(np.isnan(part.score).sum())
+        self._stats.without_score += 0 if self.clock.slide or self.clock.counts else int(_unscored(part.score).sum())
         return Objects(part.score, part.time, slots, part.group)
+
+    def _lists(self) -> int:
+        """How many lists there are side by side."""
+        return 1 if self.groups is None else len(self.groups)
 
     def _table(self, answers: Answers | None) -> pa.Table:
         """Answers as rows, with the rows they speak of."""
@@ -219,7 +226,7 @@ class Pipeline:
             lines = Lines.none(changes=self.query.emit == "changes")
         else:
             watermark = END if self.clock.counts else self.timeline.watermark
-            lines = self.emitter.lines(answers, 1 if self.groups is None else len(self.groups), watermark)
+            lines = self.emitter.lines(answers, self._lists(), watermark)
             self._stats.windows += int((np.diff(answers.first) > 0).sum())
         self._stats.answer_rows += len(lines)
         return self._columns(lines)
@@ -252,6 +259,12 @@ class Pipeline:
         if not len(group):
             return [pa.array([], self.schema.field(name).type) for name in self.query.per]
         return self.groups.values(group)
+
+
+def _unscored(score: np.ndarray) -> np.ndarray:
+    """Which rows cannot be ranked; a point cannot if it lacks a coordinate."""
+    none = np.isnan(score)
+    return none if none.ndim == 1 else none.any(axis=1)
 
 
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))

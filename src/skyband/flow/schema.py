@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from skyband.errors import SchemaError, nearest
-from skyband.query import RESERVED
+from skyband.query import RESERVED, Distance, Weighted
 from skyband.query.expression import Expression
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
         msg = f"the source has more than one column {', '.join(double)}: rename them"
         raise SchemaError(msg)
     wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
-    if isinstance(query.by, Expression):
+    if isinstance(query.by, (Expression, Distance, Weighted)):
         wanted += [("by", name) for name in query.by.columns]
     for field, name in wanted:
         if name is not None and name not in names:

@@ -8,6 +8,7 @@ comes out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
 from skyband.query.expression import Expression, Tree
+from skyband.query.points import Distance, Weighted
 
 if TYPE_CHECKING:
     from skyband.query.topk import Score
@@ -47,7 +49,7 @@ _NULL = pa.scalar(None, _FLOAT)
 _NUMERAL = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
-def scores(by: Expression | Score, rows: pa.Table) -> np.ndarray:
+def scores(by: Expression | Distance | Weighted | Score, rows: pa.Table) -> np.ndarray:
     """The score of each row as float64, NaN where it has none.
 
     Examples
@@ -56,12 +58,45 @@ def scores(by: Expression | Score, rows: pa.Table) -> np.ndarray:
     >>> scores(parse("a / b"), pa.table({"a": [6, 1, None], "b": [3, 0, 1]}))
     array([ 2., nan, nan])
     """
+    if isinstance(by, (Distance, Weighted)):
+        return _measured(by, points(by.columns, rows))
     if not isinstance(by, Expression):
         return _called(by, rows)
     value = _value(by.tree, rows)
     if isinstance(value, pa.Scalar):
         return np.full(rows.num_rows, np.nan if value.as_py() is None else value.as_py())
     return _numpy(value)
+
+
+def points(columns: tuple[str, ...], rows: pa.Table) -> np.ndarray:
+    """The rows as points, one coordinate a column; NaN where there is none.
+
+    Examples
+    --------
+    >>> points(("x", "y"), pa.table({"x": [1, 2], "y": [3.0, None]})).tolist()
+    [[1.0, 3.0], [2.0, nan]]
+    """
+    found = np.empty((rows.num_rows, len(columns)))
+    for at, name in enumerate(columns):
+        found[:, at] = _numpy(_double(rows.column(name), name))
+    return found
+
+
+def _measured(by: Distance | Weighted, at: np.ndarray) -> np.ndarray:
+    """Distances, or weighted sums, column by column: the kernels for many queries add in the same order."""
+    weights = by.weights or (1.0,) * at.shape[1]
+    put = np.maximum if by.kind == "chebyshev" else np.add
+    with np.errstate(over="ignore", invalid="ignore"):
+        if by.kind == "sum":
+            parts = [weight * at[:, j] for j, weight in enumerate(weights)]
+        else:
+            parts = [weight * np.abs(at[:, j] - by.to[j]) for j, weight in enumerate(weights)]
+        euclidean = by.kind == "euclidean"
+        total = np.sqrt(reduce(put, [part * part for part in parts])) if euclidean else reduce(put, parts)
+    wrong = np.isinf(total)
+    if wrong.any():  # an overflow is no score; an infinite coordinate is one
+        total[wrong & np.isfinite(at).all(axis=1)] = np.nan
+    return total
 
 
 def _numpy(value: pa.Array | pa.ChunkedArray) -> np.ndarray:

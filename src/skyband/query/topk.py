@@ -11,6 +11,7 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
+from skyband.query.points import Distance, Weighted
 from skyband.query.window import Counting, Sliding
 
 Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
@@ -32,8 +33,9 @@ class TopK:
     k
         How many rows an answer has at most.
     by
-        What makes a row good: an SQL expression over the source's columns ("price * volume"), or a
-        function from NumPy columns to a float64 column. Larger is better; NULL and NaN are never ranked.
+        What makes a row good: an SQL expression over the source's columns ("price * volume"), `sb.distance`,
+        `sb.weighted`, or a function from NumPy columns to a float64 column. Larger is better, except for a
+        distance; NULL and NaN are never ranked.
     window
         `Sliding`, `Tumbling` or `Counting`.
     time
@@ -46,7 +48,7 @@ class TopK:
     name
         Names the query in a workload.
     ascending
-        Smaller scores are better.
+        Smaller scores are better. Default: only if `by` is a distance.
     emit
         "answers": the ranked list of each closed window. "changes": what entered and left since the
         group's previous list. "arrivals": each row once, when it first enters a list.
@@ -74,7 +76,7 @@ class TopK:
     """
 
     k: int
-    by: Expression | Score
+    by: Expression | Distance | Weighted | Score
     window: Sliding | Counting
     time: str | None = None
     per: tuple[str, ...] = ()
@@ -90,14 +92,14 @@ class TopK:
     def __init__(  # noqa: PLR0913 - the one wide door
         self,
         k: int,
-        by: str | Expression | Score,
+        by: str | Expression | Distance | Weighted | Score,
         window: Sliding | Counting,
         time: str | None = None,
         per: str | Iterable[str] = (),
         id: str | None = None,
         name: str | None = None,
         *,
-        ascending: bool = False,
+        ascending: bool | None = None,
         emit: str = "answers",
         ranks: bool = False,
         unit: str | None = None,
@@ -105,6 +107,7 @@ class TopK:
         version: str | None = None,
     ) -> None:
         by = parse(by) if isinstance(by, str) else by
+        ascending = bool(getattr(by, "ascending", False)) if ascending is None else ascending
         per = (per,) if isinstance(per, str) else tuple(per)
         given = locals()
         for field in fields(self):
@@ -113,7 +116,7 @@ class TopK:
 
     def _check(self) -> None:
         _check_whole("k", self.k, "asks for no row")
-        if not isinstance(self.by, Expression) and not callable(self.by):
+        if not isinstance(self.by, (Expression, Distance, Weighted)) and not callable(self.by):
             _refuse(
                 "by",
                 self.by,

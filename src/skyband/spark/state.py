@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from skyband.errors import SnapshotError
 from skyband.query.expression import Expression
+from skyband.query.points import Distance, Weighted
 
 if TYPE_CHECKING:
     from skyband.flow.saved import Saved
@@ -35,7 +36,8 @@ def fingerprint(query: TopK, buckets: int) -> dict[str, str]:
     >>> fingerprint(sb.TopK(k=3, by="x", window=sb.Counting(10)), 1)["k"]
     '3'
     """
-    by = query.by.text if isinstance(query.by, Expression) else f"function, version {query.version}"
+    written = (Expression, Distance, Weighted)
+    by = query.by.text if isinstance(query.by, written) else f"function, version {query.version}"
     named = {"by": by, "per": ", ".join(query.per), "buckets": buckets}
     fields = ("k", "window", "time", "id", "ascending", "emit", "ranks", "unit", "prefix")
     return {name: str(value) for name, value in {**{f: getattr(query, f) for f in fields}, **named}.items()}

@@ -1,0 +1,72 @@
+"""Where a grid is cut: evenly, or so that every slice holds as many objects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skyband.errors import QueryError
+from skyband.kernels.grid import Grid
+
+GRIDS = ("quantile", "uniform")
+SAMPLE = 4096  # objects that a grid is learnt from
+_CELLS = 1 << 14  # at most, unless a number of slices is asked for
+_PER_CELL = 16  # objects, where that leaves enough cells
+_MOST = 1 << 22
+
+
+def slices_for(objects: int, d: int) -> int:
+    """Into how many slices to cut each dimension, for a window of so many objects.
+
+    Examples
+    --------
+    >>> slices_for(40_000, 1), slices_for(40_000, 2), slices_for(40_000, 4), slices_for(40_000, 10)
+    (256, 50, 7, 2)
+    """
+    cells = min(max(objects // _PER_CELL, 4), _CELLS)
+    return min(max(int(cells ** (1 / d) + 1e-9), 2), 256)
+
+
+def check(grid: object, slices: object, d: int) -> None:
+    """Raise unless a grid of this kind can be had."""
+    if grid not in GRIDS:
+        msg = f"grid={grid!r} is unknown: write one of {', '.join(map(repr, GRIDS))}"
+        raise QueryError(msg)
+    if slices is None:
+        return
+    if isinstance(slices, bool) or not isinstance(slices, int) or slices < 1:
+        msg = f"slices={slices!r} is no number of slices: write a whole number of at least 1"
+        raise QueryError(msg)
+    if slices**d > _MOST:
+        most = int(_MOST ** (1 / d) + 1e-9)
+        msg = f"slices={slices} makes {slices**d} cells in {d} dimensions: write at most {most}"
+        raise QueryError(msg)
+
+
+def cut(sample: np.ndarray, slices: int, kind: str = "quantile") -> Grid:
+    """A grid that fits a sample of points: "uniform" slices are equally wide, "quantile" slices equally full.
+
+    Examples
+    --------
+    >>> some = np.array([[0.0], [1.0], [2.0], [10.0]])
+    >>> cut(some, 2, "uniform").edge.tolist(), cut(some, 2, "quantile").edge.tolist()
+    ([[0.0, 5.0, 10.0]], [[0.0, 1.5, 10.0]])
+    """
+    d = sample.shape[1]
+    finite = [column[np.isfinite(column)] for column in sample.T]
+    finite = [column if len(column) else np.zeros(1) for column in finite]
+    share = np.linspace(0, 1, slices + 1)
+    edge = np.empty((d, slices + 1))
+    for j, column in enumerate(finite):
+        edge[j] = (
+            np.quantile(column, share) if kind == "quantile" else np.linspace(column.min(), column.max(), slices + 1)
+        )
+    edge = np.maximum.accumulate(edge, axis=1)  # rounding may put two of them the wrong way round
+    buckets = max(8 * slices, 64)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        width = (edge[:, -1] - edge[:, 0]) / buckets
+        steady = np.isfinite(width) & (width > 0) & np.isfinite(1 / width)
+        scale = np.stack([edge[:, 0], np.where(steady, 1 / width, 0.0)], axis=1)
+        width = np.where(steady, width, 0.0)
+    starts = edge[:, :1] + width[:, None] * np.arange(buckets)
+    guess = np.stack([np.searchsorted(e[1:-1], s, side="right") for e, s in zip(edge, starts, strict=True)])
+    return Grid(edge, guess.astype(np.int64), np.ascontiguousarray(scale))

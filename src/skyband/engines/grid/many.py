@@ -1,0 +1,392 @@
+"""Many queries over one stream of points: one store of objects, one grid, one index of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
+from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.errors import QueryError, SnapshotError, nearest
+from skyband.kernels import nearest as kernels
+from skyband.kernels.grid import CHEBYSHEV, EUCLIDEAN, MANHATTAN, SUM, Aims, cells_of, watch
+from skyband.kernels.nearest import (
+    BUDGET,
+    CHANGED,
+    EVERY,
+    FINISHED,
+    FIRST,
+    INDEX,
+    INDEXED,
+    LISTS,
+    MISSES,
+    MOVED,
+    NEXT,
+    ONCE,
+    OUT,
+    PAGE,
+    PEAK,
+    ROW,
+    SEARCHES,
+    SEEN,
+    SHOWN,
+    STATE,
+    STORE,
+    WIDES,
+    Index,
+    Lists,
+    Marks,
+    Page,
+    Rows,
+    Shape,
+    Store,
+    Work,
+)
+
+if TYPE_CHECKING:
+    from skyband.query import Counting, Sliding
+
+KINDS = {"sum": SUM, "euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}
+_TELLS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
+_PAGE = 1 << 16  # rows told before the loop comes up for air
+_LEARN = (64, 512, 4096)  # objects after which the grid is learnt anew; then after every window
+_NEVER = 1 << 62
+
+
+class Rule(NamedTuple):
+    """How a query's list is kept: how long it is made, when and how far it is cut, and whether it is pruned."""
+
+    fill: Callable[[np.ndarray], np.ndarray]
+    most: Callable[[np.ndarray], np.ndarray]
+    cut: Callable[[np.ndarray], np.ndarray]
+    prunes: bool = False
+
+
+RULES: Mapping[str, Rule] = {
+    # a reserve behind the k best makes a search rare; the list is kept as it is, so no stream can make it long
+    "reserve": Rule(lambda k: 2 * k + 16, lambda k: 4 * k + 32, lambda k: 2 * k + 16),
+    # the k best and no more: TMA, CPM/w
+    "best": Rule(lambda k: k, lambda k: k, lambda k: k),
+    # what of those above the threshold fewer than k later ones beat: SMA, SNN
+    "band": Rule(lambda k: k, lambda k: 4 * k + 8, lambda k: 2 * k, prunes=True),
+}
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What many queries ask: `k[q]` and a score, one row of numbers for each query.
+
+    `kind` is "sum" (of weight * x) or a metric; `to` is not looked at for sums.
+
+    Examples
+    --------
+    >>> Targets.of("euclidean", to=[(0, 0), (1, 2)], k=3).k.tolist()
+    [3, 3]
+    """
+
+    kind: str
+    to: np.ndarray  # float64 (queries, d)
+    weight: np.ndarray  # float64 (queries, d)
+    k: np.ndarray  # int64 (queries)
+
+    @classmethod
+    def of(cls, kind: str, *, to: Any = None, weight: Any = None, k: Any = 1) -> Targets:
+        """From anything that NumPy can make columns of."""
+        if kind not in KINDS:
+            msg = f"kind={kind!r} is unknown: {nearest(kind, KINDS)}"
+            raise QueryError(msg)
+        given = weight if to is None else to
+        shape = np.atleast_2d(np.asarray(given, np.float64)).shape
+        target = np.zeros(shape) if to is None else np.atleast_2d(np.asarray(to, np.float64))
+        each = np.ones(shape) if weight is None else np.broadcast_to(np.asarray(weight, np.float64), shape)
+        many = np.broadcast_to(np.asarray(k, np.int64), shape[:1])
+        if not (np.isfinite(target).all() and np.isfinite(each).all() and (many > 0).all()) or shape[1] < 1:
+            msg = "targets need finite numbers in one column or more, and a k of at least 1"
+            raise QueryError(msg)
+        # copies: numba would compile everything once more for columns that may not be written to
+        return cls(kind, target.copy(), each.copy(), many.copy())
+
+
+class Many:
+    """Answer many queries after every row, each about the points nearest to its own target.
+
+    All objects of the window lie once in the cells of a grid, oldest first, with one clock for all. A query
+    keeps a list of the best and a bar; it watches the cells in which something could reach its bar, and an arrival
+    meets the queries that watch its cell. When a query has fewer than k left it searches the cells, best first.
+
+    The index of who watches what is lazy. A query that must look further than its cells reach is shown everything,
+    one that could do with fewer stays where it is, until objects shown in vain have cost as much as a new index.
+
+    Exact, whatever the stream, the grid and the rule. `rule` is "reserve" (ours: the list is made 2 k + 16 long and
+    left to grow and shrink, so that on a steady stream hardly any search is due), "best" or "band".
+
+    Cost: one look at a cell for each row, one comparison for each query that watches it; O(k) for a candidate,
+    O(k + objects of the cells visited) for a search. Memory: the window's points, a bit for each query and object with
+    emit="arrivals", and a list of some k for each query.
+
+    Parameters
+    ----------
+    targets
+        What is asked.
+    window
+        After every row: `Counting(n)` or `Sliding(size, "row")`; one for all.
+    emit
+        "arrivals": each object once for each query. "changes": a query's whole list at every step that changed it.
+        "answers": every list at every step.
+    rule
+        How lists are kept.
+    grid, slices
+        "quantile" follows the data, "uniform" cuts evenly; into how many slices in each dimension.
+    index
+        False: every object meets every query.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> many = Many(Targets.of("euclidean", to=[(0, 0), (9, 9)], k=1), sb.Counting(2))
+    >>> found = many.advance(np.array([(1.0, 0.0), (5.0, 5.0), (8.0, 9.0)]), np.arange(3), np.arange(3), 3)
+    >>> list(zip(found.step.tolist(), found.group.tolist(), found.id.tolist(), found.score.tolist()))
+    [(1, 0, 0, -1.0), (1, 1, 0, -12.041594578792296), (2, 1, 1, -5.656854249492381), (3, 0, 1, -7.0710678118654755),
+    (3, 1, 2, -1.0)]
+
+    References
+    ----------
+    Pripuzic et al., TODS 2015, section 6.1 (query indexing) and 8.2, which leaves a grid for data that is not uniform
+    to others.
+    """
+
+    def __init__(  # noqa: PLR0913 - one name for each thing that can be chosen
+        self,
+        targets: Targets,
+        window: Counting | Sliding,
+        *,
+        emit: str = "arrivals",
+        rule: str = "reserve",
+        grid: str = "quantile",
+        slices: int | None = None,
+        index: bool = True,
+        resume: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.targets = targets
+        queries, d = targets.to.shape
+        check(grid, slices, d)
+        if not window.kinds & {"row", "every row"}:
+            msg = f'window={window!r} has no answer after every row: write sb.Counting(n) or sb.Sliding(size, "row")'
+            raise QueryError(msg)
+        self._cut, self._indexed, self._words = grid, index, (queries + 63) // 64 if emit == "arrivals" else 0
+        self._usual = window.size if window.counts else SAMPLE * 16
+        self._slices = slices or slices_for(self._usual, d)
+        chosen, k = RULES[rule], targets.k
+        self._shape = Shape(KINDS[targets.kind], window.size, window.counts, chosen.prunes, _TELLS[emit])
+        self._aims = Aims(targets.to, targets.weight)
+        most = chosen.most(k)
+        room = int(most.max()) + 1
+        beaten = np.zeros((queries, room if chosen.prunes else 1), np.int32)
+        lists = np.empty((queries, room)), np.zeros((queries, room), np.int64), beaten, np.zeros(queries, np.int64)
+        self._lists = Lists(*lists, k, chosen.fill(k), most, chosen.cut(k), np.ones(queries, np.bool_))
+        bar, threshold, reach = (np.full(queries, -np.inf) for _ in range(3))
+        spoke, chained = (np.zeros(queries, np.bool_) for _ in range(2))
+        link, mark = np.full(queries, -1, np.int32), np.zeros(queries, np.int8)
+        self._marks = Marks(bar, threshold, reach, link, mark, spoke, chained)
+        self._state = np.zeros(STATE, np.int64)
+        self._state[BUDGET] = _NEVER
+        self._store = _room(1 << 6, d, self._words, self._slices**d)
+        self._learn_at = 0
+        cells, width = self._slices**d, (d, self._slices)
+        heap = np.empty(cells), np.empty(cells, np.int64)
+        self._work = Work(*heap, np.empty(width), np.empty(width, np.int64), np.empty(queries, np.int64))
+        self._grid = cut(np.zeros((1, d)), self._slices, grid)
+        self._index = self._everything()
+        if resume is not None:
+            self._restore(resume)
+
+    @property
+    def peak(self) -> int:
+        """The most objects ever in the window."""
+        return int(self._state[PEAK])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was done: pairs of object and query that met, searches, indexes made."""
+        return {
+            name: int(self._state[at]) for name, at in (("met", SHOWN), ("searches", SEARCHES), ("indexed", INDEXED))
+        }
+
+    def advance(self, point: np.ndarray, time: np.ndarray, id: np.ndarray, upto: int) -> Answers:
+        """Take points in order of time and id; one step for each, or for every position before `upto`.
+
+        A point with a NaN is a step without an object. The lists that come back have the query as their group.
+        """
+        rows = Rows(*(np.require(c, requirements=["C", "W"]) for c in (point, time, id)))
+        pages: list[Page] = []
+        taken = 0
+        while True:
+            self._learn(rows.point[taken:])
+            last = min(len(rows.id), taken + self._learn_at - int(self._state[NEXT]))
+            end = last == len(rows.id)
+            edge = upto if end else int(rows.time[last])
+            self._run(Rows(*(c[taken:last] for c in rows)), edge, pages)
+            taken = last
+            if end:
+                break
+        return _bound(pages, whole=self._shape.tells != ONCE)
+
+    def _run(self, rows: Rows, upto: int, pages: list[Page]) -> None:
+        state, total = self._state, int(self.targets.k.sum())
+        state[ROW] = 0
+        why = PAGE
+        while why != FINISHED:
+            if why == PAGE:
+                room = max(2 * total, min(_PAGE, 4 * len(rows.id) + 64) + total)
+                page = _page(room, room + len(self.targets.k))
+                state[[LISTS, OUT]] = 0
+            elif why == STORE:
+                self._grow()
+            elif why == INDEX:
+                self._reindex()
+            parts = self._aims, self._grid, self._index, self._store, self._lists, self._marks, self._work
+            why = kernels.advance(rows, upto, self._shape, *parts, page, state)
+            if why in (PAGE, FINISHED):
+                pages.append(_written(page, int(state[LISTS]), int(state[OUT])))
+        state[SEEN] += len(rows.id)
+
+    def candidates(self) -> Objects:
+        """Every object of the window, oldest first: a search may bring back any of them. Scores are not kept."""
+        slots = self._slots()
+        none = np.full(len(slots), np.nan)
+        return Objects(none, self._store.time[slots], self._store.id[slots])
+
+    def points(self) -> np.ndarray:
+        """Every object of the window as a point, oldest first."""
+        return self._store.point[self._slots()]
+
+    def best(self, query: int) -> tuple[np.ndarray, np.ndarray]:
+        """The list of a query, best first: scores and ids. The first k are its answer."""
+        held = slice(0, int(self._lists.size[query]))
+        number = self._lists.number[query, held]
+        alive = number >= self._state[FIRST]
+        slots = number[alive] & (len(self._store.next) - 1)
+        return self._lists.score[query, held][alive], self._store.id[slots]
+
+    def threshold(self, query: int) -> float:
+        """The score that this query's cells were last made for."""
+        return float(self._marks.threshold[query])
+
+    def snapshot(self) -> Snapshot:
+        """The objects of the window, the lists, and the numbers."""
+        slots = self._slots()
+        kept = {name: getattr(self._store, name)[slots] for name in ("point", "time", "id", "told", "wakes")}
+        lists = {f"list_{name}": column.copy() for name, column in self._lists._asdict().items()}
+        marks = {f"mark_{name}": column.copy() for name, column in self._marks._asdict().items()}
+        return {**kept, **lists, **marks, "state": self._state.copy(), "aims": np.concatenate(self._aims)}
+
+    def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
+        same = np.array_equal(resume["aims"], np.concatenate(self._aims))
+        if not same or not np.array_equal(resume["list_most"], self._lists.most):
+            msg = "the snapshot is of other queries, or of another rule: resume with those it was made with"
+            raise SnapshotError(msg)
+        self._lists = Lists(*(resume[f"list_{name}"].copy() for name in Lists._fields))
+        self._marks = Marks(*(resume[f"mark_{name}"].copy() for name in Marks._fields))
+        self._state = resume["state"].copy()
+        count = len(resume["id"])
+        self._store = _room(
+            1 << max(count, 63).bit_length(), self._grid.edge.shape[0], self._words, len(self._store.head)
+        )
+        slots = self._slots()
+        for name in ("point", "time", "id", "told", "wakes"):
+            getattr(self._store, name)[slots] = resume[name]
+        self._index = self._everything()
+        if count:
+            self._regrid(resume["point"])
+
+    def _slots(self) -> np.ndarray:
+        return np.arange(self._state[FIRST], self._state[NEXT]) & (len(self._store.next) - 1)
+
+    def _learn(self, coming: np.ndarray) -> None:
+        """Fit the grid to what is in the window, or to what comes, now and then."""
+        seen = int(self._state[NEXT])
+        if seen < self._learn_at:
+            return
+        held = self._store.point[self._slots()]
+        sample = np.concatenate([held, coming[:SAMPLE]]) if len(held) < SAMPLE else held
+        sample = sample[~np.isnan(sample).any(axis=1)]
+        if len(sample):
+            self._regrid(sample)
+        known = seen + min(len(coming), SAMPLE)
+        later = [at for at in _LEARN if at > known]
+        self._learn_at = later[0] if later else seen + max(SAMPLE, len(held))
+
+    def _regrid(self, sample: np.ndarray) -> None:
+        some = sample[np.linspace(0, len(sample) - 1, min(len(sample), SAMPLE), dtype=np.int64)]
+        grid = cut(some, self._slices, self._cut)
+        held = self._store.point[self._slots()]
+        if len(held):
+            grid.edge[:, 0] = np.minimum(grid.edge[:, 0], held.min(axis=0))
+            grid.edge[:, -1] = np.maximum(grid.edge[:, -1], held.max(axis=0))
+        self._grid = grid
+        kernels.file(self._store, self._state, cells_of(held, grid))
+        self._reindex()
+
+    def _everything(self) -> Index:
+        """An index in which every query is shown every object."""
+        queries = len(self.targets.k)
+        self._state[WIDES], self._marks.reach[:] = queries, -np.inf
+        cells = len(self._store.head)
+        wide = np.arange(queries, dtype=np.int32)
+        return Index(np.zeros(cells + 1, np.int64), np.empty(0, np.int32), wide, np.ones(queries, np.bool_))
+
+    def _reindex(self) -> None:
+        """Make the index anew from the bars as they are."""
+        state = self._state
+        state[[MISSES, MOVED]] = 0
+        if not self._indexed:
+            return
+        first, query, wide = watch(self._shape.kind, self._aims, self._grid, self._marks.bar)
+        shown = np.zeros(len(wide), np.int32)
+        state[WIDES] = wide.sum()
+        shown[: state[WIDES]] = np.flatnonzero(wide)
+        self._marks.reach[:] = self._marks.bar
+        self._index = Index(first, query, shown, wide)
+        state[BUDGET] = 20_000 + 4 * len(query) + 20 * len(wide)
+        state[INDEXED] += 1
+
+    def _grow(self) -> None:
+        """Twice the room for objects."""
+        old, state = self._store, self._state
+        slots = self._slots()
+        d, words = old.point.shape[1], old.told.shape[1]
+        self._store = _room(2 * len(old.next), d, words, len(old.head))
+        new = self._slots()
+        for name in ("point", "time", "id", "told", "wakes"):
+            getattr(self._store, name)[new] = getattr(old, name)[slots]
+        kernels.file(self._store, state, old.cell[slots])
+
+
+def _room(slots: int, d: int, words: int, cells: int) -> Store:
+    numbers = [np.empty(slots, np.int64) for _ in range(2)]
+    small = [np.full(slots, -1, np.int32) for _ in range(3)]
+    told = np.zeros((slots, words), np.uint64)
+    ends = [np.full(cells, -1, np.int32) for _ in range(2)]
+    return Store(np.empty((slots, d)), numbers[0], numbers[1], small[0], small[1], told, small[2], ends[0], ends[1])
+
+
+def _page(rows: int, lists: int) -> Page:
+    step, end, query, id, rank = (np.empty(n, np.int64) for n in (lists, lists, lists, rows, rows))
+    return Page(step, end, query, np.zeros(lists + 1, np.int64), id, np.empty(rows), rank)
+
+
+def _written(page: Page, lists: int, rows: int) -> Page:
+    step, end, query, first, id, score, rank = page
+    step, end, query = (column[:lists].copy() for column in (step, end, query))
+    id, score, rank = (column[:rows].copy() for column in (id, score, rank))
+    return Page(step, end, query, first[: lists + 1].copy(), id, score, rank)
+
+
+def _bound(pages: list[Page], *, whole: bool) -> Answers:
+    """All pages as one."""
+    step, end, query, id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (0, 1, 2, 4, 5, 6))
+    first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))]).astype(np.int64)
+    return Answers(step, end, query.astype(np.int32), first, id, score, None if whole else rank)
