@@ -11,6 +11,7 @@ from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
 from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError
 from skyband.query import Counting, Sliding, TopK, Tumbling
+from skyband.workload.workload import Workload
 
 __all__ = [
     "ENGINES",
@@ -23,6 +24,7 @@ __all__ = [
     "SourceError",
     "TopK",
     "Tumbling",
+    "Workload",
     "explain",
     "run",
     "stream",

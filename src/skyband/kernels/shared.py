@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import kernel
 from skyband.kernels.band import FEW, ranked
 from skyband.kernels.select import before
 from skyband.kernels.views import AFTER, NEVER, heaped, opened, sunk
@@ -92,7 +92,9 @@ def shared(bands, marks, rows, upto, records, views, page, lazy):
             copied(old, low + sure, high - low - sure, fresh, 0)
             now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = rows.first[0, g], sure, high - low - sure, 0, 0
             now[DONE], now[LAST], now[SPEAKS] = marks.done[g], marks.last[g], speaks
-            band, spare = advanced(band, spare, fresh, work, rows, g, ring, upto[g], records, views, marks, page, now, lazy)
+            band, spare = advanced(
+                band, spare, fresh, work, rows, g, ring, upto[g], records, views, marks, page, now, lazy
+            )
             peak = max(peak, total + now[MOST] + len(bands.id) - high)
             copied(band, 0, now[SIZE], kept, total)
             copied(fresh, 0, now[YOUNG], kept, total + now[SIZE])
@@ -113,7 +115,7 @@ def shared(bands, marks, rows, upto, records, views, page, lazy):
 def advanced(band, spare, fresh, work, rows, g, ring, upto, records, views, marks, page, now, lazy):
     """One group: close its windows, and merge its fresh rows whenever the loop that does so asks for it."""
     order, hot, count, heap, ends, pick = work
-    k, size, slide, origin, _, _, _, _ = records
+    k, size, slide, origin, _, _, _, _, _ = records
     low = views.first[0, ring]
     # where the next window of each query ends; with nothing kept, the first that holds a row
     idle = now[SIZE] == 0 and now[YOUNG] == 0 and now[SPEAKS] == 0
@@ -161,9 +163,9 @@ def closed(band, fresh, hot, heap, ends, pick, rows, g, ring, upto, records, vie
 
     Every array has a name of its own here: reading them out of tuples counts references.
     """
-    ks, lengths, slides, origins, least, most, moments, numbers = records
+    ks, lengths, slides, origins, least, most, moments, untils, numbers = records
     score, time, id, pane, _ = rows
-    band_score, band_time, band_id, band_pane = band
+    band_score, _, band_id, band_pane = band
     fresh_score, fresh_time, fresh_id, fresh_pane = fresh
     view_at, view_end = views.at, views.end
     lists, first, out_id, out_score = page
@@ -211,7 +213,10 @@ def closed(band, fresh, hot, heap, ends, pick, rows, g, ring, upto, records, vie
             bar = np.inf
         k, number = ks[q], numbers[q]
         start = end - lengths[q]
-        told = least[q] <= start < most[q] and (moments[q] == 0 or max(start, 0) >= since[moments[q], g])
+        told = least[q] <= start < most[q]
+        if moments[q] > 0 or untils[q] > 0:
+            told &= moments[q] == 0 or max(start, 0) >= since[moments[q], g]
+            told &= untils[q] == 0 or max(start, 0) < since[untils[q], g]
         got = 0
         if told and size + young > 0:
             if listed == lists.shape[1] or written + min(k, size + young) > len(out_id):
@@ -296,7 +301,9 @@ def closed(band, fresh, hot, heap, ends, pick, rows, g, ring, upto, records, vie
         ends[q] = end + slides[q]
         if size + young == 0:  # on to where a row is
             goal = time[at] if at < stop else upto
-            ends[q] = max(ends[q], origins[q] + lengths[q] + ((goal - origins[q] - lengths[q]) // slides[q] + 1) * slides[q])
+            ends[q] = max(
+                ends[q], origins[q] + lengths[q] + ((goal - origins[q] - lengths[q]) // slides[q] + 1) * slides[q]
+            )
         sunk(heap, ends)
     now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = at, size, young, warm, peak
     now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[MET] = listed, written, done, last, dies, met

@@ -24,7 +24,8 @@ class Records(NamedTuple):
     origin: np.ndarray
     low: np.ndarray  # windows that begin before this are not answered ...
     high: np.ndarray  # ... nor those that begin here or later
-    moment: np.ndarray  # which row of `since` also says from where on a group's windows are answered
+    moment: np.ndarray  # which row of `since` also says from where on a group's windows are answered ...
+    until: np.ndarray  # ... and which one says where that ends; 0: none
     number: np.ndarray  # the query's number, under which its answers go out
 
 
@@ -103,6 +104,7 @@ def sunk(heap, key):
 
 @inlined
 def sunk_from(heap, key, place):
+    """Let what is at `place` sink to where nothing below it is less."""
     at, size = place, len(heap)
     moved = heap[at]
     bound = key[moved]

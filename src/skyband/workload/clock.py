@@ -36,9 +36,11 @@ class SharedClock:
         if isinstance(time, np.ndarray):
             cuts = self._cuts(time)
             return cuts[np.searchsorted(cuts, time, side="right") - 1]
+        if not len(self._slide):
+            return time
         cut = self._size % self._slide
         into = (time - self._origin) % self._slide
-        return int((time - into + cut * (into >= cut)).max(initial=-(1 << 62)))
+        return int((time - into + cut * (into >= cut)).max())
 
     def pane_end(self, time: int | np.ndarray) -> int | np.ndarray:
         """The first boundary after `time`."""
@@ -61,6 +63,6 @@ class SharedClock:
         low, high = int(self.pane(int(time.min()))), int(self.pane_end(int(time.max())))
         ends = [np.array([low, high])]
         for size, slide, origin in zip(self._size.tolist(), self._slide.tolist(), self._origin.tolist(), strict=True):
-            for moved in {origin % slide, (origin + size) % slide}:
-                ends.append(np.arange(low + (moved - low) % slide, high, slide))
+            cut = {origin % slide, (origin + size) % slide}
+            ends.extend(np.arange(low + (moved - low) % slide, high, slide) for moved in cut)
         return np.unique(np.concatenate(ends))

@@ -16,7 +16,7 @@ from skyband.windows import Clock
 NEVER = -(1 << 62)
 AFTER = 1 << 62
 
-_FIELDS = ("k", "size", "slide", "origin", "low", "high", "moment", "number")
+_FIELDS = ("k", "size", "slide", "origin", "low", "high", "moment", "until", "number")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Member:
     window: Sliding | Counting
     low: int = NEVER
     high: int = AFTER
-    moment: int = 0  # when it came, for counting windows: see `Family.moments`
+    moment: int = 0  # when it came and ...
+    until: int = 0  # ... when it was followed, for counting windows: see `Family.moments`; 0: not while they ran
 
     @property
     def clock(self) -> Clock:
@@ -39,14 +40,15 @@ class Member:
     def row(self) -> list[int]:
         """The member as numbers, in the order of the columns of `Family.records`."""
         clock = self.clock
-        return [self.k, clock.size, clock.slide, clock.origin, self.low, self.high, self.moment, self.number]
+        bounds = [self.low, self.high, self.moment, self.until]
+        return [self.k, clock.size, clock.slide, clock.origin, *bounds, self.number]
 
     def as_json(self) -> dict[str, Any]:
         """The member as plain values."""
         window = {"counts": self.window.counts, "size": self.window.size, "slide": self.window.slide}
         if not self.window.counts:
             window |= {"origin": self.window.origin, "closed": self.window.closed}
-        rest = {name: getattr(self, name) for name in ("number", "name", "k", "low", "high", "moment")}
+        rest = {name: getattr(self, name) for name in ("number", "name", "k", "low", "high", "moment", "until")}
         return {**rest, "window": window}
 
     @classmethod
@@ -104,7 +106,7 @@ class Family:
 
     def with_members(self, members: Iterable[Member]) -> Family:
         """The same family with other members."""
-        chosen = tuple(sorted(members, key=lambda m: (m.number, m.low)))
+        chosen = tuple(sorted(members, key=lambda m: (m.number, m.moment, m.low)))
         return replace(self, members=chosen, query=_common(self.query, chosen))
 
 
@@ -135,7 +137,10 @@ def check(queries: Sequence[TopK]) -> list[str]:
             raise QueryError(msg)
     if not queries:
         return []
-    for field, word in (("emit", "emit"), ("ranks", "ranks"), ("prefix", "prefix"), ("counts", "the kind of window")):
+    fields = {name: name for name in ("emit", "ranks", "prefix")} | {"counts": "the kind of window"}
+    if not any(query.window.counts for query in queries):
+        fields |= {"time": "time", "unit": "unit"}  # one stream has one clock
+    for field, word in fields.items():
         said: dict[object, list[str]] = {}
         for number, query in enumerate(queries):
             value = query.window.counts if field == "counts" else getattr(query, field)

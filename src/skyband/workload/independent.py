@@ -9,12 +9,13 @@ import numpy as np
 
 from skyband.engines import build
 from skyband.engines.protocol import Engine, GroupedEngine, Objects, Snapshot
-from skyband.engines.registry import ENGINES
-from skyband.workload.answers import Answers, together
+from skyband.workload.answers import Answers, chosen, together
+from skyband.workload.family import AFTER, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.query import TopK
     from skyband.workload.family import Family, Member
 
 
@@ -31,10 +32,13 @@ class Independent:
     [5.0, 5.0, 1.0]
     """
 
+    peak: int
+    """The sum of the engines' peaks."""
+
     def __init__(self, engine: str, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        self.peak = 0
         self._members = family.members
         self._engines: list[Engine] = []
-        self._groups = bool(family.query.per) and not ENGINES[engine].traits.groups
         for at, member in enumerate(family.members):
             part = None
             if resume is not None:
@@ -42,17 +46,17 @@ class Independent:
                 part = {n.removeprefix(sign): array for n, array in resume.items() if n.startswith(sign)}
             self._engines.append(build(engine, alone(family, member), part))
 
-    @property
-    def peak(self) -> int:
-        """The sum of the engines' peaks."""
-        return sum(engine.peak for engine in self._engines)
-
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Give every engine all arrivals."""
         said = []
         for member, engine in zip(self._members, self._engines, strict=True):
             answers = engine.advance(arrivals, upto)
-            said.append(Answers(*answers[:6], np.full(len(answers.step), member.number)))
+            part = Answers(*answers[:6], np.full(len(answers.step), member.number))
+            if member.low > NEVER or member.high < AFTER:
+                start = part.end - member.clock.size
+                part = chosen(part, np.flatnonzero((start >= member.low) & (start < member.high)))
+            said.append(part)
+        self.peak = sum(engine.peak for engine in self._engines)
         return together(said)
 
     def candidates(self) -> Objects:
@@ -84,6 +88,7 @@ class Independent:
             cast("GroupedEngine", engine).regroup(keep)
 
 
-def alone(family: Family, member: Member) -> object:
+def alone(family: Family, member: Member) -> TopK:
     """The query of one member."""
-    return replace(family.query, k=member.k, window=member.window, name=member.name)
+    # whole lists: which rows are new is for the emitter to find out
+    return replace(family.query, k=member.k, window=member.window, name=member.name, emit="answers", ranks=False)

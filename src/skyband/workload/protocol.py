@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
 
     from skyband.engines.protocol import Objects, Snapshot
     from skyband.workload.answers import Answers

@@ -72,6 +72,8 @@ class SharedSweep:
         self._enlarge(groups)
         goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
         rows = self._begun(arrivals, groups)
+        if not len(self._records.k):
+            return self._idle(goal)
         pages, more = [], True
         lists, room = self._rooms(rows, goal)
         while more:
@@ -89,12 +91,22 @@ class SharedSweep:
         self._trim(goal)
         return _bound(pages, groups)
 
+    def _idle(self, goal: np.ndarray) -> Answers:
+        """All queries have left: keep nothing."""
+        none = np.empty(0, np.int64)
+        first = np.zeros((2, len(goal)), np.int64)
+        self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), first)
+        self._marks = self._marks._replace(
+            done=np.maximum(self._marks.done, goal), ranked=np.zeros(len(goal), np.int64)
+        )
+        return Answers(none, none, np.empty(0, np.int32), np.zeros(1, np.int64), none, np.empty(0), none)
+
     def _begun(self, arrivals: Objects, groups: int) -> Rows:
         """The rows by group, with the views that they begin."""
         size = len(arrivals.id)
         pane = np.empty(size, np.int32)
         whole = np.array([[0], [size]])
-        rows = Rows(arrivals.score, arrivals.time, arrivals.id, pane, whole)
+        rows = Rows(_fixed(arrivals.score), _fixed(arrivals.time), _fixed(arrivals.id), pane, whole)
         if self._family.counts:
             rows = _by_group(rows, arrivals.group, groups)
         # each query begins a view at most once in a slide, and at most once for a row
@@ -103,11 +115,8 @@ class SharedSweep:
         rings = len(self._views.seen)
         room = len(self._views.at) + int(ahead.sum()) * (min(rings, size) if rings > 1 else 1)
         room = min(room, len(self._views.at) + size * len(self._records.k))
-        new = Views(
-            *(np.empty(room, np.int64) for _ in range(4)),
-            np.empty((2, rings), np.int64),
-            np.empty(rings, np.int64),
-        )
+        at, end, k, record = (np.empty(room, np.int64) for _ in range(4))
+        new = Views(at, end, k, record, np.empty((2, rings), np.int64), np.empty(rings, np.int64))
         total = begun(rows, self._records, self._views, new)
         self._views = Views(new.at[:total], new.end[:total], new.k[:total], new.record[:total], new.first, new.seen)
         return rows if self._family.counts else _by_group(rows, arrivals.group, groups)
@@ -117,7 +126,7 @@ class SharedSweep:
         slide, k = self._records.slide, self._records.k
         waiting = len(self._bands.id) + len(rows.id)
         span = int(rows.time.max()) - int(rows.time.min()) if len(rows.id) else 0
-        times = np.minimum(span // slide + 1, max(len(rows.id), 1)) + self._records.size // slide * 0 + 1
+        times = np.minimum(span // slide + 1, max(len(rows.id), 1)) + 1
         lists = min(int(times.sum()) * len(goal) + 1, _MOST)
         full = np.minimum(k, waiting)
         room = float((times * full).sum()) * min(len(goal), max(waiting, 1))
@@ -170,8 +179,9 @@ class SharedSweep:
         if len(record):
             new = moved[record]
             gone = new < 0
+            k = np.append(self._records.k, 0)[new]  # -1, the last, for those that are gone
             self._views = self._views._replace(
-                record=new, k=np.where(gone, 0, self._views.k), end=np.where(gone, NEVER, self._views.end)
+                record=new, k=np.minimum(self._views.k, k), end=np.where(gone, NEVER, self._views.end)
             )
         shown, since = self._marks.shown, self._marks.since
         rows = family.numbers - len(shown)
@@ -217,8 +227,11 @@ class SharedSweep:
 
     def snapshot(self) -> Snapshot:
         """The bands, the marks and the views."""
-        parts = {"band": self._bands, "mark": self._marks, "view": self._views}
-        named = {f"{part}/{name}": column.copy() for part, all in parts.items() for name, column in all._asdict().items()}
+        named = {
+            f"{part}/{name}": column.copy()
+            for part, columns in (("band", self._bands), ("mark", self._marks), ("view", self._views))
+            for name, column in columns._asdict().items()
+        }
         return {**named, "peak": np.array(self.peak)}
 
 
@@ -229,7 +242,15 @@ def _by_group(rows: Rows, group: np.ndarray | None, groups: int) -> Rows:
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group, minlength=groups)
     ends = np.cumsum(sizes)
-    return Rows(*(column[order] for column in rows[:4]), np.stack([ends - sizes, ends]))
+    score, time, id = (_fixed(column[order]) for column in rows[:3])
+    return Rows(score, time, id, rows.pane[order], np.stack([ends - sizes, ends]))
+
+
+def _fixed(column: np.ndarray) -> np.ndarray:
+    """The column, not to be written to: whatever it comes from, kernels are compiled for one kind of it."""
+    fixed = np.ascontiguousarray(column).view()
+    fixed.flags.writeable = False
+    return fixed
 
 
 def _bound(pages: list[Page], groups: int) -> Answers:
