@@ -84,3 +84,11 @@ def arrivals(lists):
 def hashable(lists):
     """Lists as plain tuples, to compare."""
     return [(window, tuple(rows)) for window, rows in lists]
+
+
+def minimal_of_many(rows, members, now):
+    """Theorem 5.1 of MTopS: the union of the minimal sets of queries (k, size, slide, origin)."""
+    kept = set()
+    for k, size, slide, origin in members:
+        kept.update(minimal(rows, k, size, slide, origin % slide, now))
+    return sorted(kept, reverse=True)

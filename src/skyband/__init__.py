@@ -12,6 +12,7 @@ from skyband.engines import ENGINES
 from skyband.errors import ParseError, QueryError, SchemaError, SinkError, SkybandError, SnapshotError, SourceError
 from skyband.lang import parse, to_rspql, to_sql, to_yaml
 from skyband.query import Counting, Sliding, TopK, Tumbling, distance, weighted
+from skyband.workload.workload import Workload
 
 __all__ = [
     "ENGINES",
@@ -26,6 +27,7 @@ __all__ = [
     "SourceError",
     "TopK",
     "Tumbling",
+    "Workload",
     "distance",
     "explain",
     "parse",

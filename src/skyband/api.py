@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from skyband.engines.protocol import Traits
     from skyband.flow.pipeline import Pipeline, Stats
     from skyband.flow.source import Source
+    from skyband.workload.pipeline import WorkloadPipeline
+    from skyband.workload.workload import Workload
+
+    Asked = TopK | Statement | Sequence[TopK] | Workload
+    """What can be asked: a query, a text that was parsed, or many queries."""
 
 METADATA = b"skyband"
 """Key under which an answer's schema carries the counts of its run, as JSON."""
@@ -29,7 +34,7 @@ METADATA = b"skyband"
 
 @overload
 def run(
-    query: TopK | Statement,
+    query: Asked,
     source: object,
     *,
     engine: str = ...,
@@ -41,7 +46,7 @@ def run(
 ) -> pa.Table: ...
 @overload
 def run(
-    query: TopK | Statement,
+    query: Asked,
     source: object,
     *,
     engine: str = ...,
@@ -52,7 +57,7 @@ def run(
     options: Mapping[str, object] | None = ...,
 ) -> tuple[pa.Table, Stats]: ...
 def run(  # noqa: PLR0913 - the one wide door
-    query: TopK | Statement,
+    query: Asked,
     source: object,
     *,
     engine: str = "auto",
@@ -62,17 +67,17 @@ def run(  # noqa: PLR0913 - the one wide door
     progress: bool | None = None,
     options: Mapping[str, object] | None = None,
 ) -> pa.Table | tuple[pa.Table, Stats]:
-    """Answer `query` over all of `source`.
+    """Answer `query`, or many queries, over all of `source`.
 
     Parameters
     ----------
     query
-        What to rank; also what `sb.parse` gives.
+        What to rank; a list of queries, or a `Workload`, which share what they keep; also what `sb.parse` gives.
     source
         A path (Parquet, CSV or JSON lines; a folder of such files too), an Arrow table, a pandas or Polars
         frame, a dict of lists, or an iterator of such batches, each alone or with a watermark: (batch, time).
     engine
-        "auto", or a name in `sb.ENGINES`.
+        "auto", or a name in `sb.ENGINES`; for many queries also "mtopband" or "mtoplist".
     late
         How far behind the newest time seen a row may come and still count. Without it a finite source is put
         in order first, so that nothing is late, and an iterator has a lateness of zero.
@@ -88,7 +93,8 @@ def run(  # noqa: PLR0913 - the one wide door
     Returns
     -------
     pyarrow.Table
-        Columns window_start, window_end, the `per` columns, rank, score, then the row's own columns; its
+        Columns window_start, window_end, the `per` columns, rank, score, then the row's own columns; of many
+        queries a column `query` before them. Its
         schema metadata has the counts as JSON under b"skyband". With `stats=True` a pair of it and the counts.
 
     Examples
@@ -106,7 +112,7 @@ def run(  # noqa: PLR0913 - the one wide door
 
     from skyband.flow.pipeline import OutOfOrderError
 
-    session = _Session(query, source, engine, late, ahead, options)
+    session = _session(query, source, engine, late, ahead, options)
     try:
         tables = list(session.tables(progress=progress, trusting=True))
     except OutOfOrderError:
@@ -121,7 +127,7 @@ def run(  # noqa: PLR0913 - the one wide door
 
 
 def stream(
-    query: TopK | Statement,
+    query: Asked,
     source: object,
     *,
     engine: str = "auto",
@@ -143,7 +149,7 @@ def stream(
     [9.0]
     [4.0]
     """
-    return Stream(_Session(query, source, engine, late, ahead, options))
+    return Stream(_session(query, source, engine, late, ahead, options))
 
 
 class Stream(Iterator["pa.Table"]):
@@ -175,7 +181,7 @@ class Stream(Iterator["pa.Table"]):
     def candidates(self) -> int:
         """How many rows are kept because they may still be in an answer."""
         pipeline = self._session.pipeline
-        return 0 if pipeline is None else len(pipeline.engine.candidates().id)
+        return 0 if pipeline is None else pipeline.kept
 
 
 class _Session:
@@ -203,7 +209,7 @@ class _Session:
         self.late = _length(late, "late")
         self.ahead = _length(ahead, "ahead")
         self.source = open_source(source)
-        self.pipeline: Pipeline | None = None
+        self.pipeline: Pipeline | WorkloadPipeline | None = None
 
     @property
     def stats(self) -> Stats:
@@ -230,7 +236,7 @@ class _Session:
         if self.pipeline is not None:
             yield self.asked.shaped(self.pipeline.finish())
 
-    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline:
+    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline | WorkloadPipeline:
         from skyband.flow.pipeline import Pipeline
 
         return Pipeline(
@@ -278,6 +284,46 @@ class _Session:
         return instant(watermark, "watermark")
 
 
+class _WorkloadSession(_Session):
+    """Many queries over one source."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        source: object,
+        engine: str,
+        late: str | timedelta | None,
+        ahead: str | timedelta | None,
+    ) -> None:
+        first = workload.first()
+        super().__init__(first, source, "auto", late, ahead, None)
+        self.workload = workload
+        self.engine = workload.chosen(engine)
+
+    def _open(self, schema: pa.Schema, *, rising: bool) -> WorkloadPipeline:
+        return self.workload.open(schema, self.engine, late=self.late or 0, ahead=self.ahead, rising=rising)
+
+
+def _session(
+    query: Asked,
+    source: object,
+    engine: str,
+    late: str | timedelta | None,
+    ahead: str | timedelta | None,
+    options: Mapping[str, object] | None,
+) -> _Session:
+    """One query, or many, over a source."""
+    from skyband.workload.workload import Workload
+
+    if isinstance(query, TopK) or not isinstance(query, (Workload, list, tuple)):
+        return _Session(query, source, engine, late, ahead, options)  # type: ignore[arg-type]  # which says what is wrong
+    workload = query if isinstance(query, Workload) else Workload(query)
+    if options:
+        msg = f"options={dict(options)!r} says nothing to a workload: leave it out"
+        raise QueryError(msg)
+    return _WorkloadSession(workload, source, engine, late, ahead)
+
+
 def _length(value: str | timedelta | None, field: str) -> int | None:
     if value is None:
         return None
@@ -300,8 +346,8 @@ class Explanation:
         return "\n".join([f"engine: {self.engine} ({self.why})", *self.lines])
 
 
-def explain(query: TopK | Statement, *, engine: str = "auto") -> Explanation:
-    """Say which engine answers `query`, why, and what it will keep.
+def explain(query: Asked, *, engine: str = "auto") -> Explanation:
+    """Say which engine answers `query`, why, and what it will keep; of many queries, which of them share.
 
     Examples
     --------
@@ -313,7 +359,15 @@ def explain(query: TopK | Statement, *, engine: str = "auto") -> Explanation:
     order: score, largest first; ties by position
     emits: answers, the ranked list of each closed window
     """
+    from skyband.workload.workload import Workload
+
     query = query.query if isinstance(query, Statement) else query
+    if not isinstance(query, TopK):
+        from skyband.workload.explain import described
+
+        workload = query if isinstance(query, Workload) else Workload(query)
+        name = workload.chosen(engine)
+        return Explanation(name, *described(workload.families(), name))
     plan = choose(query, engine)
     traits = ENGINES[plan.engine].traits
     return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))

@@ -27,6 +27,7 @@ class Lines:
     score: np.ndarray
     slot: np.ndarray
     change: np.ndarray | None = None
+    query: np.ndarray | None = None  # in a workload: the number of each line's query
 
     def __len__(self) -> int:
         return len(self.slot)

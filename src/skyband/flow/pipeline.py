@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,20 +75,31 @@ class Pipeline:
         check_schema(query, schema)
         self.query = query
         self.schema = schema
-        self.clock = Clock.of(query.window)
         self.options = options
-        self.engine = build(engine, query, options=options)
+        self.clock = self._clock()
+        self.engine = self.made(engine)
         self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
         self._rising = rising
         self.timeline = Timeline(self.clock, late, ahead)
         self.groups = Groups(query.per) if query.per else None
         self.payload = Payload()
-        self.emitter = Emitter(query)
+        self.emitter = self._emitter()
         self.waiting: list[Part] = []  # rows whose pane is still open
         self._thin = _SPARE  # so many may wait before they are thinned out
+        self.thinned = False  # whether they ever were
         self.positions = np.zeros(0 if query.per else 1, np.int64)
         self._kept = 0
         self._stats = Stats()
+
+    def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
+        """The engine of this name, anew or from a snapshot."""
+        return build(engine, self.query, resume, self.options)
+
+    def _clock(self) -> Any:
+        return Clock.of(self.query.window)
+
+    def _emitter(self) -> Emitter:
+        return Emitter(self.query)
 
     @property
     def stats(self) -> Stats:
@@ -96,6 +107,11 @@ class Pipeline:
         self._stats.late, self._stats.ahead = self.timeline.lost
         self._stats.peak_candidates = self.engine.peak
         return self._stats
+
+    @property
+    def kept(self) -> int:
+        """How many rows are kept because they may still be in an answer."""
+        return len(self.engine.candidates().id)
 
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
@@ -179,7 +195,7 @@ class Pipeline:
         self.waiting = rest
         if sum(len(p.time) for p in rest) > self._thin and self.clock.slide:
             self.waiting = [self._thinned(joined(rest))]
-            self._thin = max(_SPARE, 4 * len(self.waiting[0].time))
+            self._thin, self.thinned = max(_SPARE, 4 * len(self.waiting[0].time)), True
         if any(a.time[-1] >= b.time[0] for a, b in zip(out, out[1:], strict=False)):
             out = [joined(out).sorted()]
         return out
@@ -232,16 +248,17 @@ class Pipeline:
         return self._columns(lines)
 
     def _columns(self, lines: Lines) -> pa.Table:
-        query, own = self.query, [f for f in self.schema if f.name not in self.query.per]
-        start, end = self.clock.shown(lines.end)
+        query, own = self.query, self._own()
+        start, end = self._shown(lines)
         if self.time is not None and not self.clock.counts:
             window = [self.time.column(start), self.time.column(end)]
         else:
             window = [pa.array(start), pa.array(end)]
-        columns = {query.column("window_start"): window[0], query.column("window_end"): window[1]}
+        columns = self._lead(lines)
+        columns |= {query.column("window_start"): window[0], query.column("window_end"): window[1]}
         if lines.change is not None:
             columns[query.column("step")] = pa.array(lines.step)
-        for name, values in zip(query.per, self._per(lines.group), strict=True):
+        for name, values in self._per(lines.group).items():
             columns[name] = values.cast(self.schema.field(name).type)
         if lines.change is not None:
             columns[query.column("_change_type")] = change_names(lines.change)
@@ -253,12 +270,25 @@ class Pipeline:
             columns[field.name] = column if column.type == field.type else column.cast(field.type)
         return pa.table(columns)
 
-    def _per(self, group: np.ndarray) -> list[pa.Array]:
+    def _own(self) -> list[pa.Field]:
+        """The columns of a row itself."""
+        return [f for f in self.schema if f.name not in self.query.per]
+
+    def _lead(self, lines: Lines) -> dict[str, pa.Array]:  # noqa: ARG002 - for workloads
+        """The columns before all others."""
+        return {}
+
+    def _shown(self, lines: Lines) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end of the lines' windows, as a user reads them."""
+        shown: tuple[np.ndarray, np.ndarray] = self.clock.shown(lines.end)
+        return shown
+
+    def _per(self, group: np.ndarray) -> dict[str, pa.Array]:
         if self.groups is None:
-            return []
+            return {}
         if not len(group):
-            return [pa.array([], self.schema.field(name).type) for name in self.query.per]
-        return self.groups.values(group)
+            return {name: pa.array([], self.schema.field(name).type) for name in self.query.per}
+        return dict(zip(self.query.per, self.groups.values(group), strict=True))
 
 
 def _unscored(score: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines import build
 from skyband.flow.part import Part, joined
 from skyband.windows.timeline import Late
 
@@ -54,7 +53,7 @@ def load(line: Pipeline, engine: str, saved: Saved) -> None:
             n.removeprefix(prefix): c for n, c in saved.items() if n.startswith(prefix) and not isinstance(c, pa.Table)
         }
 
-    line.engine = build(engine, line.query, named("engine/"), line.options)
+    line.engine = line.made(engine, named("engine/"))
     line.emitter.load(named("emit/"))
     watermark, newest, late, ahead, upcoming = (int(x) for x in saved["line"])
     line.timeline.watermark, line.timeline.newest, line.timeline.lost = watermark, newest, Late(late, ahead)

@@ -1,0 +1,432 @@
+"""Top-k of many queries over one band, for all groups: the loop over groups, windows and rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skyband.kernels._jit import kernel
+from skyband.kernels.band import FEW, ranked
+from skyband.kernels.select import before
+from skyband.kernels.views import AFTER, NEVER, heaped, opened, sunk
+
+# Where the group at hand stands.
+AT, SIZE, YOUNG, WARM, MOST, LISTED, WRITTEN, FULL, DONE, LAST, DIES, MET, NOW, DUE, SPEAKS = range(15)
+WARMEST = 256  # fresh rows that are kept ranked, at most
+STRIDE = 16  # rows of the band looked at between two looks at how many were found
+
+
+class Rows(NamedTuple):
+    """Columns ordered by group; those of group g are first[0, g] to first[1, g]."""
+
+    score: np.ndarray
+    time: np.ndarray
+    id: np.ndarray
+    pane: np.ndarray  # int32: the last view that had begun when the row came, counted from the ring's first
+    first: np.ndarray
+
+
+class Marks(NamedTuple):
+    """What each group remembers besides its band."""
+
+    done: np.ndarray  # int64: windows that end before this are closed ...
+    last: np.ndarray  # int64: ... and so are those that end here, of the records before this one
+    ranked: np.ndarray  # int64: so many rows of its band are ranked; those behind came since the last merge
+    shown: np.ndarray  # bool, a row for every number: the last answer had rows
+    since: np.ndarray  # int64, a row for every moment: positions before this are unknown to who came then
+
+
+class Page(NamedTuple):
+    """Room for answers: for each list its step, end, group and number, where it begins, and its rows."""
+
+    lists: np.ndarray  # int64, 4 rows
+    first: np.ndarray  # int64, one longer
+    id: np.ndarray
+    score: np.ndarray
+
+
+@kernel
+def begun(rows, records, old, new):
+    """Open the views that the rows begin, ring by ring: those of ring r are `rows.first[:, r]`. How many there are."""
+    at = 0
+    for ring in range(len(old.seen)):
+        at = opened(rows.time, rows.first[0, ring], rows.first[1, ring], ring, old, new, at, records, rows.pane)
+    return at
+
+
+@kernel
+def shared(bands, marks, rows, upto, records, views, page, lazy):
+    """Close the windows that end by `upto[g]`, for each group g, as long as the page has room.
+
+    Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
+    there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
+    that the same call with a new page goes on. `lazy` is the part of a band that may gather before it is merged.
+    """
+    groups, longest = len(upto), 0
+    for g in range(groups):
+        longest = max(longest, bands.first[1, g] - bands.first[0, g] + rows.first[1, g] - rows.first[0, g])
+    longest += 2 * FEW
+    band, spare, fresh = columns(longest), columns(longest), columns(longest)
+    work = (
+        np.empty(2 * longest, np.int64),
+        np.empty(WARMEST + 1, np.int64),
+        np.empty(len(views.at) + 1, np.int64),
+        np.empty(len(records.k), np.int64),
+        np.empty(len(records.k), np.int64),
+        np.empty(longest + STRIDE, np.int64),
+    )
+    old = (bands.score, bands.time, bands.id, bands.pane)
+    room = len(bands.id)
+    for g in range(groups):
+        room += rows.first[1, g] - rows.first[0, g]
+    kept, first, total, peak = columns(room), np.empty((2, groups), np.int64), 0, 0
+    now = np.zeros(15, np.int64)
+    for g in range(groups):
+        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
+        first[0, g] = total
+        ring = g if len(views.seen) > 1 else 0
+        speaks = 0
+        for number in range(marks.shown.shape[0]):
+            speaks += marks.shown[number, g]
+        if not now[FULL] and (low < high or rows.first[0, g] < rows.first[1, g] or speaks):
+            copied(old, low, sure, band, 0)
+            copied(old, low + sure, high - low - sure, fresh, 0)
+            now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = rows.first[0, g], sure, high - low - sure, 0, 0
+            now[DONE], now[LAST], now[SPEAKS] = marks.done[g], marks.last[g], speaks
+            band, spare = advanced(
+                band, spare, fresh, work, rows, g, ring, upto[g], records, views, marks, page, now, lazy
+            )
+            peak = max(peak, total + now[MOST] + len(bands.id) - high)
+            copied(band, 0, now[SIZE], kept, total)
+            copied(fresh, 0, now[YOUNG], kept, total + now[SIZE])
+            total += now[SIZE] + now[YOUNG]
+            rows.first[0, g], marks.ranked[g] = now[AT], now[SIZE]
+            marks.done[g], marks.last[g] = now[DONE], now[LAST]
+        else:
+            copied(old, low, high - low, kept, total)
+            total += high - low
+        if not now[FULL] and upto[g] >= marks.done[g]:
+            marks.done[g], marks.last[g] = upto[g], AFTER
+        first[1, g] = total
+    new = Rows(kept[0][:total], kept[1][:total], kept[2][:total], kept[3][:total], first)
+    return new, now[LISTED], now[WRITTEN], peak, now[FULL] > 0
+
+
+@kernel
+def advanced(band, spare, fresh, work, rows, g, ring, upto, records, views, marks, page, now, lazy):
+    """One group: close its windows, and merge its fresh rows whenever the loop that does so asks for it."""
+    order, hot, count, heap, ends, pick = work
+    k, size, slide, origin, _, _, _, _, _ = records
+    low = views.first[0, ring]
+    # where the next window of each query ends; with nothing kept, the first that holds a row
+    idle = now[SIZE] == 0 and now[YOUNG] == 0 and now[SPEAKS] == 0
+    earliest = rows.time[now[AT]] if now[AT] < rows.first[1, g] else AFTER
+    if now[DONE] == NEVER:
+        for i in range(now[SIZE]):
+            earliest = min(earliest, band[1][i])
+        for i in range(now[YOUNG]):
+            earliest = min(earliest, fresh[1][i])
+    for q in range(len(k)):
+        since = now[DONE] if q < now[LAST] else now[DONE] - 1
+        if idle or now[DONE] == NEVER:
+            since = max(since, earliest)
+        ends[q] = origin[q] + size[q] + ((since - origin[q] - size[q]) // slide[q] + 1) * slide[q]
+        heap[q] = q
+    heaped(heap, ends)
+    # when all that is kept will have expired
+    newest = np.int64(-1)
+    for i in range(now[SIZE]):
+        newest = max(newest, band[3][i])
+    if now[YOUNG] > 0:
+        newest = max(newest, fresh[3][now[YOUNG] - 1])
+    now[DIES], now[MET] = NEVER, 0
+    while now[MET] <= newest:
+        now[DIES] = max(now[DIES], views.end[low + now[MET]])
+        now[MET] += 1
+    gate = np.full(1, np.inf)  # fresh rows of this score and above are ranked: at first none
+    now[DUE], now[NOW] = 0, now[DONE]
+    for i in range(now[YOUNG]):
+        now[DUE] = max(now[DUE], fresh[0][i] == np.inf)
+    while True:
+        if now[DUE]:
+            now[SIZE] = merged(band, now[SIZE], fresh, now[YOUNG], spare, order, count, views, ring, now[NOW])
+            band, spare = spare, band
+            now[YOUNG], now[WARM], gate[0] = 0, 0, np.inf
+        limit = max(FEW, int(lazy * now[SIZE]))
+        closed(band, fresh, hot, heap, ends, pick, rows, g, ring, upto, records, views, marks, page, now, gate, limit)
+        if now[DUE] == 0:
+            return band, spare
+
+
+@kernel
+def closed(band, fresh, hot, heap, ends, pick, rows, g, ring, upto, records, views, marks, page, now, gate, limit):
+    """Take rows and close windows until all is done, the page is full, or a merge is due.
+
+    Every array has a name of its own here: reading them out of tuples counts references.
+    """
+    ks, lengths, slides, origins, least, most, moments, untils, numbers = records
+    score, time, id, pane, _ = rows
+    band_score, _, band_id, band_pane = band
+    fresh_score, fresh_time, fresh_id, fresh_pane = fresh
+    view_at, view_end = views.at, views.end
+    lists, first, out_id, out_score = page
+    shown, since = marks.shown, marks.since
+    low, high = views.first[0, ring], views.first[1, ring]
+    at, size, young, warm, peak = now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST]
+    listed, written, done, last, dies, met = now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[MET]
+    speaks, bar, stop = now[SPEAKS], gate[0], rows.first[1, g]
+    now[DUE] = 0
+    while True:
+        q = heap[0]
+        end = ends[q]
+        closing = end <= upto
+        # the rows before it come in
+        cut = stop
+        if closing and at < stop and time[stop - 1] >= end:
+            cut = before(time, end, at, stop)
+        while at < cut and young < limit:
+            s = score[at]
+            fresh_score[young], fresh_time[young], fresh_id[young], fresh_pane[young] = s, time[at], id[at], pane[at]
+            if s >= bar:
+                if warm == WARMEST:
+                    break
+                j = warm
+                while j > 0 and fresh_score[hot[j - 1]] <= s:
+                    hot[j] = hot[j - 1]
+                    j -= 1
+                hot[j] = young
+                warm += 1
+            young += 1
+            at += 1
+        peak = max(peak, size + young)
+        if young > 0:
+            newest = fresh_pane[young - 1]
+            while met <= newest:
+                dies = max(dies, view_end[low + met])
+                met += 1
+        if at < cut:
+            now[DUE], now[NOW] = 1, min(end, upto + 1)
+            break
+        if not closing:
+            break
+        if end > dies and size + young > 0:  # nothing is alive
+            size = young = warm = 0
+            bar = np.inf
+        k, number = ks[q], numbers[q]
+        start = end - lengths[q]
+        told = least[q] <= start < most[q]
+        if moments[q] > 0 or untils[q] > 0:
+            told &= moments[q] == 0 or max(start, 0) >= since[moments[q], g]
+            told &= untils[q] == 0 or max(start, 0) < since[untils[q], g]
+        got = 0
+        if told and size + young > 0:
+            if listed == lists.shape[1] or written + min(k, size + young) > len(out_id):
+                now[FULL], done, last = 1, end, q
+                break
+            # its first view: rows of this pane or a later one are in the window
+            view, over = low, high
+            while view < over:
+                mid = (view + over) >> 1
+                if view_at[mid] < start:
+                    view = mid + 1
+                else:
+                    over = mid
+            view -= low
+            i = 0
+            while i + STRIDE <= size and got < k:
+                for j in range(STRIDE):
+                    pick[got] = i + j
+                    got += band_pane[i + j] >= view
+                i += STRIDE
+            while i < size and got < k:
+                pick[got] = i
+                got += band_pane[i] >= view
+                i += 1
+            got = min(got, k)
+            floor = band_score[pick[got - 1]] if got == k else -np.inf
+            if young > 0 and floor < bar:
+                # rank the fresh rows that reach the answer; where they are many, merge them
+                fits = got == k or young <= FEW
+                if fits:
+                    for i in range(young):
+                        s = fresh_score[i]
+                        if floor <= s < bar:
+                            if warm == WARMEST:
+                                fits = False
+                                break
+                            j = warm
+                            while j > 0 and fresh_score[hot[j - 1]] <= s:
+                                hot[j] = hot[j - 1]
+                                j -= 1
+                            hot[j] = i
+                            warm += 1
+                    bar = floor
+                if not fits:
+                    now[DUE], now[NOW] = 1, end
+                    break
+            i = out = 0
+            for j in range(warm):
+                h = hot[j]
+                s = fresh_score[h]
+                while i < got and out < k and band_score[pick[i]] > s:
+                    out_id[written + out] = band_id[pick[i]]
+                    out_score[written + out] = band_score[pick[i]]
+                    i += 1
+                    out += 1
+                if out == k:
+                    break
+                if fresh_pane[h] >= view:
+                    out_id[written + out] = fresh_id[h]
+                    out_score[written + out] = s
+                    out += 1
+            rest = min(k - out, got - i)
+            for j in range(rest):
+                place = pick[i + j]
+                out_id[written + out + j] = band_id[place]
+                out_score[written + out + j] = band_score[place]
+            got = out + rest
+        if told and (got > 0 or shown[number, g]):  # an empty list says that the window has become empty
+            if listed == lists.shape[1]:
+                now[FULL], done, last = 1, end, q
+                break
+            lists[0, listed] = (start - origins[q]) // slides[q]
+            lists[1, listed] = end
+            lists[2, listed] = g
+            lists[3, listed] = number
+            listed += 1
+            written += got
+            first[listed] = written
+            speaks += (got > 0) - np.int64(shown[number, g])
+            shown[number, g] = got > 0
+        done, last = end, q + 1
+        ends[q] = end + slides[q]
+        if size + young == 0:  # on to where a row is
+            goal = time[at] if at < stop else upto
+            ends[q] = max(
+                ends[q], origins[q] + lengths[q] + ((goal - origins[q] - lengths[q]) // slides[q] + 1) * slides[q]
+            )
+        sunk(heap, ends)
+    now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = at, size, young, warm, peak
+    now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[MET] = listed, written, done, last, dies, met
+    now[SPEAKS], gate[0] = speaks, bar
+
+
+@kernel
+def merged(band, size, fresh, young, spare, order, count, views, ring, now):
+    """Merge the fresh rows into the band, by way of `spare`: the minimal set for windows that end at `now` or later.
+
+    One walk from the best row down. A view wants a row while fewer than its k better ones are in it. Views
+    want in turn: a row that the first view still in want sees is kept (theorem 5.1); which one that is only moves on.
+    O(rows + views).
+    """
+    score, time, id, pane = band
+    new_score, new_time, new_id, new_pane = fresh
+    to_score, to_time, to_id, to_pane = spare
+    view_end, view_k = views.end, views.k
+    low, high = views.first[0, ring], views.first[1, ring]
+    if young <= FEW:
+        for i in range(young):  # insertion sort; of equals the later one first
+            j = i
+            while j > 0 and new_score[order[j - 1]] <= new_score[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+    else:
+        ranked(new_score, young, order)
+    views_here = high - low
+    for v in range(views_here):
+        count[v] = 0
+    wants, held = 0, 0  # the first view in want, and how many of the rows so far it sees
+    while wants < views_here and view_end[low + wants] < now:
+        wants += 1
+    i, j, out = 0, 0, 0
+    while (i < size or j < young) and wants < views_here:
+        if j < young and (i == size or new_score[order[j]] >= score[i]):  # fresh rows are later: they win ties
+            p = order[j]
+            seen = new_pane[p]
+            if seen >= wants:
+                to_score[out], to_time[out], to_id[out], to_pane[out] = new_score[p], new_time[p], new_id[p], seen
+            j += 1
+        else:
+            seen = pane[i]
+            if seen >= wants:
+                to_score[out], to_time[out], to_id[out], to_pane[out] = score[i], time[i], id[i], seen
+            i += 1
+        if seen >= wants:
+            out += 1
+            count[seen] += 1
+            held += 1
+            while wants < views_here and (held >= view_k[low + wants] or view_end[low + wants] < now):
+                held -= count[wants]
+                wants += 1
+    return out
+
+
+@kernel
+def settled(bands, marks, views):
+    """The bands merged and pruned: exactly the minimal set of each group. `marks` is brought up to date."""
+    groups, longest = len(marks.done), 0
+    for g in range(groups):
+        longest = max(longest, bands.first[1, g] - bands.first[0, g])
+    band, spare, fresh = columns(longest), columns(longest), columns(longest)
+    order, count = np.empty(2 * longest + FEW, np.int64), np.empty(len(views.at) + 1, np.int64)
+    old = (bands.score, bands.time, bands.id, bands.pane)
+    kept, first, total = columns(len(bands.id)), np.empty((2, groups), np.int64), 0
+    for g in range(groups):
+        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
+        first[0, g] = total
+        if low < high:
+            copied(old, low, sure, band, 0)
+            copied(old, low + sure, high - low - sure, fresh, 0)
+            ring = g if len(views.seen) > 1 else 0
+            size = merged(band, sure, fresh, high - low - sure, spare, order, count, views, ring, marks.done[g] + 1)
+            copied(spare, 0, size, kept, total)
+            total += size
+            marks.ranked[g] = size
+        first[1, g] = total
+    return Rows(kept[0][:total], kept[1][:total], kept[2][:total], kept[3][:total], first)
+
+
+@kernel
+def trimmed(bands, views, done):
+    """Forget the oldest views of each ring, up to the first that ends after `done`; rows count from there on."""
+    rings, to = len(views.seen), 0
+    gone = np.zeros(rings, np.int64)
+    for r in range(rings):
+        v, high = views.first[0, r], views.first[1, r]
+        while v < high and views.end[v] <= done[r]:
+            v += 1
+        gone[r] = v - views.first[0, r]
+        views.first[0, r] = to
+        for old in range(v, high):
+            views.at[to], views.end[to] = views.at[old], views.end[old]
+            views.k[to], views.record[to] = views.k[old], views.record[old]
+            to += 1
+        views.first[1, r] = to
+    for g in range(bands.first.shape[1]):
+        less = gone[g if rings > 1 else 0]
+        for i in range(bands.first[0, g], bands.first[1, g]):
+            bands.pane[i] = max(bands.pane[i] - less, -1)
+    return to
+
+
+@kernel
+def columns(size):
+    """Room for `size` rows."""
+    return (
+        np.empty(size, np.float64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int32),
+    )
+
+
+@kernel
+def copied(rows, low, size, to, at):
+    """Copy `size` rows from `low` on to `at`."""
+    score, time, id, pane = rows
+    to_score, to_time, to_id, to_pane = to
+    for i in range(size):
+        to_score[at + i] = score[low + i]
+        to_time[at + i] = time[low + i]
+        to_id[at + i] = id[low + i]
+        to_pane[at + i] = pane[low + i]

@@ -1,0 +1,175 @@
+"""Families: queries that can share one structure, and how a workload falls into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from skyband.errors import QueryError
+from skyband.query import Counting, Sliding, TopK
+from skyband.query.expression import Expression
+from skyband.windows import Clock
+
+NEVER = -(1 << 62)
+AFTER = 1 << 62
+
+_FIELDS = ("k", "size", "slide", "origin", "low", "high", "moment", "until", "number")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One query of a family, and which of its windows are answered: those that begin in [low, high)."""
+
+    number: int  # its place in the workload, under which its answers go out
+    name: str
+    k: int
+    window: Sliding | Counting
+    low: int = NEVER
+    high: int = AFTER
+    moment: int = 0  # when it came and ...
+    until: int = 0  # ... when it was followed, for counting windows: see `Family.moments`; 0: not while they ran
+
+    @property
+    def clock(self) -> Clock:
+        """When its windows begin and end."""
+        return Clock.of(self.window)
+
+    def row(self) -> list[int]:
+        """The member as numbers, in the order of the columns of `Family.records`."""
+        clock = self.clock
+        bounds = [self.low, self.high, self.moment, self.until]
+        return [self.k, clock.size, clock.slide, clock.origin, *bounds, self.number]
+
+    def as_json(self) -> dict[str, Any]:
+        """The member as plain values."""
+        window = {"counts": self.window.counts, "size": self.window.size, "slide": self.window.slide}
+        if not self.window.counts:
+            window |= {"origin": self.window.origin, "closed": self.window.closed}
+        rest = {name: getattr(self, name) for name in ("number", "name", "k", "low", "high", "moment", "until")}
+        return {**rest, "window": window}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Member:
+        """The member that `as_json` told of."""
+        said = dict(told["window"])
+        window: Sliding | Counting
+        if said.pop("counts"):
+            window = Counting(**said)
+        else:
+            window = object.__new__(Sliding)
+            for name, value in said.items():
+                object.__setattr__(window, name, value)
+        return cls(**{**told, "window": window})
+
+
+@dataclass(frozen=True)
+class Family:
+    """Queries with one score, one clock and the same groups; they differ in window, k and name.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> queries = [sb.TopK(k=k, by="x", window=sb.Counting(10 * k)) for k in (3, 5)]
+    >>> family = families(queries)[0]
+    >>> family.query.k, [m.name for m in family.members]
+    (5, ['q0', 'q1'])
+    """
+
+    query: TopK  # what they share; its k is the largest, its window the longest
+    members: tuple[Member, ...]
+    moments: int = 1  # how often members came while counting windows were open, and one
+
+    @property
+    def counts(self) -> bool:
+        """Whether its windows count rows."""
+        return self.query.window.counts
+
+    @property
+    def numbers(self) -> int:
+        """One more than the largest number of a member."""
+        return max((member.number for member in self.members), default=-1) + 1
+
+    def records(self) -> dict[str, np.ndarray]:
+        """The members as columns, by name."""
+        table = np.array([member.row() for member in self.members], np.int64).reshape(-1, len(_FIELDS))
+        return {name: np.ascontiguousarray(table[:, at]) for at, name in enumerate(_FIELDS)}
+
+    def names(self) -> list[str]:
+        """The names by number; an empty one where there is no such member."""
+        found = [""] * self.numbers
+        for member in self.members:
+            found[member.number] = member.name
+        return found
+
+    def with_members(self, members: Iterable[Member]) -> Family:
+        """The same family with other members."""
+        chosen = tuple(sorted(members, key=lambda m: (m.number, m.moment, m.low)))
+        return replace(self, members=chosen, query=_common(self.query, chosen))
+
+
+def families(queries: Sequence[TopK], names: Sequence[str] | None = None) -> list[Family]:
+    """The families of a workload, in the order of their first queries; an error if it is none."""
+    named = names or check(queries)
+    split: dict[tuple[object, ...], list[Member]] = {}
+    first: dict[tuple[object, ...], TopK] = {}
+    for number, (query, name) in enumerate(zip(queries, named, strict=True)):
+        key = kinship(query, number)
+        first.setdefault(key, query)
+        split.setdefault(key, []).append(Member(number, name, int(query.k), query.window))
+    return [Family(_common(first[key], members), tuple(members)) for key, members in split.items()]
+
+
+def kinship(query: TopK, number: int) -> tuple[object, ...]:
+    """What queries must agree in to share. Those after every row share with none but their likes in all."""
+    by = query.by.text if isinstance(query.by, Expression) else query.by
+    alone = (number,) if query.window.kind == "row" else ()
+    return (by, query.time, query.per, query.id, query.ascending, query.unit, *alone)
+
+
+def check(queries: Sequence[TopK]) -> list[str]:
+    """The names of the queries of a workload; an error that says how to split it if it is none."""
+    for query in queries:
+        if not isinstance(query, TopK):
+            msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
+            raise QueryError(msg)
+    if not queries:
+        return []
+    fields = {name: name for name in ("emit", "ranks", "prefix")} | {"counts": "the kind of window"}
+    if not any(query.window.counts for query in queries):
+        fields |= {"time": "time", "unit": "unit"}  # one stream has one clock
+    for field, word in fields.items():
+        said: dict[object, list[str]] = {}
+        for number, query in enumerate(queries):
+            value = query.window.counts if field == "counts" else getattr(query, field)
+            shown = ("rows" if value else "time") if field == "counts" else repr(value)
+            said.setdefault(shown, []).append(query.name or f"q{number}")
+        if len(said) > 1:
+            parts = "; ".join(f"{value} in {_some(who)}" for value, who in said.items())
+            msg = f"a workload agrees in {word}, here there is {parts}: run one workload for each"
+            raise QueryError(msg)
+    names = [query.name or f"q{number}" for number, query in enumerate(queries)]
+    double = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if double:
+        msg = f"name={double[0]!r} stands for more than one query: give each its own name"
+        raise QueryError(msg)
+    return names
+
+
+def per_of(queries: Iterable[TopK]) -> list[str]:
+    """The columns that any of the queries groups by, in the order in which they are first named."""
+    return list(dict.fromkeys(name for query in queries for name in query.per))
+
+
+def _common(query: TopK, members: Sequence[Member]) -> TopK:
+    """The query that stands for a family: the largest k, the longest window."""
+    if not members:
+        return query
+    longest = max(members, key=lambda m: m.window.size).window
+    return replace(query, k=max(m.k for m in members), window=longest, name=None)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

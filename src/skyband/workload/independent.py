@@ -1,0 +1,94 @@
+"""Every query of a family on an engine of its own: the plain way, and what sharing is measured against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from skyband.engines import build
+from skyband.engines.protocol import Engine, GroupedEngine, Objects, Snapshot
+from skyband.workload.answers import Answers, chosen, together
+from skyband.workload.family import AFTER, NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skyband.query import TopK
+    from skyband.workload.family import Family, Member
+
+
+class Independent:
+    """Runs an engine for one query once for every member. As exact as that engine.
+
+    Cost and memory: the sum of the engines'.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> queries = [sb.TopK(k=k, by="x", window=sb.Counting(2, 2)) for k in (1, 2)]
+    >>> sb.run(queries, {"x": [5, 1]}, engine="mintopk")["score"].to_pylist()
+    [5.0, 5.0, 1.0]
+    """
+
+    peak: int
+    """The sum of the engines' peaks."""
+
+    def __init__(self, engine: str, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        self.peak = 0
+        self._members = family.members
+        self._engines: list[Engine] = []
+        for at, member in enumerate(family.members):
+            part = None
+            if resume is not None:
+                sign = f"{at}/"
+                part = {n.removeprefix(sign): array for n, array in resume.items() if n.startswith(sign)}
+            self._engines.append(build(engine, alone(family, member), part))
+
+    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+        """Give every engine all arrivals."""
+        said = []
+        for member, engine in zip(self._members, self._engines, strict=True):
+            answers = engine.advance(arrivals, upto)
+            part = Answers(*answers[:6], np.full(len(answers.step), member.number))
+            if member.low > NEVER or member.high < AFTER:
+                start = part.end - member.clock.size
+                part = chosen(part, np.flatnonzero((start >= member.low) & (start < member.high)))
+            said.append(part)
+        self.peak = sum(engine.peak for engine in self._engines)
+        return together(said)
+
+    def candidates(self) -> Objects:
+        """What any engine keeps, once."""
+        kept = [engine.candidates() for engine in self._engines]
+        ids, place = np.unique(np.concatenate([k.id for k in kept]), return_index=True)
+        score, time = (np.concatenate([k[at] for k in kept])[place] for at in (0, 1))
+        groups = [np.zeros(len(k.id), np.int32) if k.group is None else k.group for k in kept]
+        group = np.concatenate(groups)[place]
+        order = np.lexsort((-ids, -score, group))
+        return Objects(score[order], time[order], ids[order], group[order])
+
+    def snapshot(self) -> Snapshot:
+        """Every engine's snapshot, its names behind the member's place."""
+        return {
+            f"{at}/{name}": array
+            for at, engine in enumerate(self._engines)
+            for name, array in engine.snapshot().items()
+        }
+
+    def busy(self) -> np.ndarray:
+        """Groups that are busy in any engine."""
+        found = [cast("GroupedEngine", engine).busy() for engine in self._engines]
+        return np.unique(np.concatenate(found)).astype(np.int64)
+
+    def regroup(self, keep: np.ndarray) -> None:
+        """Forget all groups but these."""
+        for engine in self._engines:
+            cast("GroupedEngine", engine).regroup(keep)
+
+
+def alone(family: Family, member: Member) -> TopK:
+    """The query of one member."""
+    # whole lists: which rows are new is for the emitter to find out
+    return replace(family.query, k=member.k, window=member.window, name=member.name, emit="answers", ranks=False)

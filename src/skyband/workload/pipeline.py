@@ -1,0 +1,199 @@
+"""Workloads as pipelines: one for every family, and all of them as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import QueryError
+from skyband.flow.pipeline import Pipeline, Stats
+from skyband.flow.time import TimeType
+from skyband.windows.timeline import BEGINNING
+from skyband.workload.clock import SharedClock
+from skyband.workload.emit import SharedEmitter
+from skyband.workload.family import NEVER, Family, Member, kinship
+from skyband.workload.registry import WORKLOADS, build_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skyband.flow.emit import Lines
+    from skyband.windows import Clock
+    from skyband.workload.protocol import ChangingEngine
+
+
+class FamilyPipeline(Pipeline):
+    """One family over one stream: takes what `Pipeline` takes, answers with a column `query`.
+
+    `per` names the group columns of the whole workload: those that this family does not have are NULL.
+    """
+
+    def __init__(
+        self, family: Family, schema: pa.Schema, engine: str, *, per: Sequence[str] | None = None, **more: Any
+    ) -> None:
+        self.family = family
+        self.engine_name = engine
+        self.key = kinship(family.query, family.members[0].number if family.members else -1)
+        self.blind = NEVER  # rows before this were not seen
+        self._all_per = list(family.query.per if per is None else per)
+        self._name_of = np.array(family.names(), dtype=object)
+        super().__init__(family.query, schema, engine, **more)
+        self._fit(schema)
+
+    def _fit(self, schema: pa.Schema) -> None:
+        """Refuse windows that the time column cannot name; learn how far each query's windows reach."""
+        self._size = np.zeros(self.family.numbers, np.int64)
+        self._shift = np.zeros(self.family.numbers, np.int64)
+        for member in self.family.members:
+            self._size[member.number], self._shift[member.number] = member.clock.size, member.clock.shift
+        if self.query.time is not None and not self.family.counts:
+            for window in {member.window for member in self.family.members}:
+                TimeType.of(replace(self.query, window=window), schema.field(self.query.time).type)
+
+    def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
+        """The engine of this name for the family; after every row there is one for every query."""
+        if self.family.query.window.kind == "row" and engine in WORKLOADS:
+            from skyband.workload.independent import Independent
+
+            return Independent("sweep", self.family, resume)
+        return build_shared(engine, self.family, resume)
+
+    def _clock(self) -> SharedClock | Clock:
+        return super()._clock() if self.family.query.window.kind == "row" else SharedClock(self.family)
+
+    def _emitter(self) -> SharedEmitter:
+        return SharedEmitter(self.query)
+
+    def _own(self) -> list[pa.Field]:
+        return [f for f in self.schema if f.name not in self._all_per]
+
+    def _lead(self, lines: Lines) -> dict[str, pa.Array]:
+        number = np.empty(0, np.int32) if lines.query is None else lines.query.astype(np.int32)
+        names = pa.array(self._name_of, pa.string())
+        return {self.query.column("query"): pa.DictionaryArray.from_arrays(pa.array(number), names)}
+
+    def _shown(self, lines: Lines) -> tuple[np.ndarray, np.ndarray]:
+        if lines.query is None:
+            return lines.end, lines.end
+        start = lines.end - self._size[lines.query]
+        if self.family.counts:
+            return np.maximum(start, 0), lines.end
+        shift = self._shift[lines.query]
+        return start - shift, lines.end - shift
+
+    def _per(self, group: np.ndarray) -> dict[str, pa.Array]:
+        mine = super()._per(group)
+        kinds = {name: self.schema.field(name).type for name in self._all_per}
+        return {name: mine[name] if name in mine else pa.nulls(len(group), kind) for name, kind in kinds.items()}
+
+    def nothing(self) -> pa.Table:
+        """No answers."""
+        return self._table(None)
+
+    def reach(self) -> int | np.ndarray:
+        """From where on every row is still to come: a time, or a position of every group."""
+        if self.family.counts:
+            return self.positions
+        reach = max(int(cast("ChangingEngine", self.engine).reach()), self.blind)
+        return max(reach, self.timeline.newest + 1) if self.thinned and self.waiting else reach
+
+    def change(self, members: Sequence[Member], *, come: bool = False) -> None:
+        """Go on with these members. With `come`, those of the newest moment are new: they know no earlier row."""
+        engine = cast("ChangingEngine", self.engine)
+        old, family = self.family.members, self.family.with_members(members)
+        if come and family.counts:
+            family = replace(family, moments=family.moments + 1)
+        place = {(m.number, m.moment, m.low, m.window): at for at, m in enumerate(family.members)}
+        moved = np.array([place.get((m.number, m.moment, m.low, m.window), -1) for m in old], np.int64)
+        self.family, self.query = family, family.query
+        self._fit(self.schema)
+        engine.change(family, moved, self.positions if come else None)
+        self.clock = self.timeline.clock = cast("Any", SharedClock(family))
+        names = family.names()
+        names[: len(self._name_of)] = [new or old for new, old in zip(names, self._name_of, strict=False)]
+        self._name_of = np.array(names, dtype=object)
+
+
+class WorkloadPipeline:
+    """All families of a workload over one stream."""
+
+    def __init__(
+        self, families: Sequence[Family], schema: pa.Schema, engine: str, per: Sequence[str], **more: Any
+    ) -> None:
+        self.schema, self.engine, self.per, self._more = schema, engine, list(per), more
+        self.lines = [self._line(family) for family in families]
+        self._empty = self.lines[0].nothing()
+
+    def open(self, family: Family) -> FamilyPipeline:
+        """Begin one more family where the stream stands now."""
+        line, sibling = self._line(family), self.lines[0] if self.lines else None
+        if sibling is None:
+            msg = "the last query has left this stream, and with it how far it has come: start anew"
+            raise QueryError(msg)
+        if family.counts:
+            sibling = next((other for other in self.lines if other.query.per == family.query.per), None)
+            if sibling is None:
+                msg = (
+                    f"per={list(family.query.per)!r} makes groups whose rows this stream has not counted: start anew, "
+                    f"or begin with a query that has them"
+                )
+                raise QueryError(msg)
+            line.positions = sibling.positions.copy()
+            table = None if sibling.groups is None else sibling.groups.table()
+            if line.groups is not None and table is not None:
+                line.groups.load(table)
+        line.timeline.watermark, line.timeline.newest = sibling.timeline.watermark, sibling.timeline.newest
+        line.blind = NEVER if sibling.timeline.newest == BEGINNING else sibling.timeline.newest + 1
+        self.lines.append(line)
+        return line
+
+    def close(self, line: FamilyPipeline) -> None:
+        """End a family that has no member left; where rows are counted, the count goes on."""
+        if not line.family.counts and len(self.lines) > 1:
+            self.lines.remove(line)
+
+    def _line(self, family: Family) -> FamilyPipeline:
+        return FamilyPipeline(family, self.schema, self.engine, per=self.per, **self._more)
+
+    @property
+    def time(self) -> TimeType | None:
+        """How the time column counts."""
+        return self.lines[0].time if self.lines else None
+
+    @property
+    def kept(self) -> int:
+        """How many rows are kept by all families."""
+        return sum(line.kept for line in self.lines)
+
+    @property
+    def stats(self) -> Stats:
+        """What has been seen and done so far. Rows are counted once, what is kept or said by every family."""
+        every = [line.stats.as_dict() for line in self.lines] or [Stats().as_dict()]
+        once = {"rows", "without_time", "late", "ahead"}
+        return Stats(**{n: max(e[n] for e in every) if n in once else sum(e[n] for e in every) for n in every[0]})
+
+    def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
+        """Take a batch, give the answers of the windows it closes."""
+        return self._together([line.push(rows, watermark) for line in self.lines])
+
+    def finish(self) -> pa.Table:
+        """Answer every time window that still holds a row."""
+        return self._together([line.finish() for line in self.lines])
+
+    def _together(self, tables: list[pa.Table]) -> pa.Table:
+        """The answers of all families, by the end of their windows."""
+        if len(tables) < 2:
+            return tables[0] if tables else self._empty
+        whole = pa.concat_tables(tables)
+        end = whole.column(self.lines[0].query.column("window_end")).cast(pa.int64()).to_numpy()
+        number = np.concatenate([_numbers(line, table) for line, table in zip(self.lines, tables, strict=True)])
+        return whole.take(pa.array(np.lexsort((number, end))))
+
+
+def _numbers(line: FamilyPipeline, table: pa.Table) -> np.ndarray:
+    column = table.column(line.query.column("query"))
+    parts = [chunk.indices.to_numpy() for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.empty(0, np.int32)

@@ -1,0 +1,266 @@
+"""Our own engine for many queries: one band for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skyband.engines.protocol import Objects, Snapshot
+from skyband.kernels.shared import Marks, Page, Rows, begun, settled, shared, trimmed
+from skyband.kernels.views import NEVER, Records, Views
+from skyband.workload.answers import Answers, ordered
+
+if TYPE_CHECKING:
+    from skyband.workload.family import Family
+
+_MOST = 1 << 22  # rows of answers written before the kernel comes up for air
+_LAZY = 0.5  # the part of a band that may wait behind it before it is merged
+
+
+class SharedSweep:
+    """One ranked band for all queries; an answer is a walk down it that skips what is too old for its query.
+
+    What a row must be kept for is a view: the rows since a window began that is still open, and how many of them
+    its query wants. A row stays while some view wants it; one walk from the best row down finds out for
+    all views at once, since the first view in want only moves on. New rows wait unsorted behind the band;
+    those that reach an answer are few, and ranked as soon as one does. Exact; all groups in one call.
+
+    Cost: O(1) for nearly every row, O(log q) for a window that begins or ends, O(rows of the band above its k-th) an
+    answer. Memory: at most 1.5 times the minimal set of all queries, 3 numbers a view.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> queries = [sb.TopK(k=1, by="x", window=sb.Counting(n, 2)) for n in (2, 4)]
+    >>> sb.run(queries, {"x": [5, 1, 2, 3]}).select(["query", "window_end", "score"]).to_pylist()[2:]
+    [{'query': 'q0', 'window_end': 4, 'score': 3.0}, {'query': 'q1', 'window_end': 4, 'score': 5.0}]
+
+    References
+    ----------
+    The kept set is the minimal set of Shastri et al., CIKM 2011, theorem 5.1; views are its predicted views.
+    """
+
+    def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        self._family = family
+        self._records = Records(**family.records())
+        self.peak = 0
+        none = np.empty(0, np.int64)
+        if resume is None:
+            self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), np.empty((2, 0), np.int64))
+            self._marks = Marks(
+                none, none, none, np.empty((family.numbers, 0), np.bool_), np.empty((family.moments, 0), np.int64)
+            )
+            self._views = Views(none, none, none, none, np.empty((2, 0), np.int64), none)
+            if not family.counts:
+                self._views = self._views._replace(first=np.zeros((2, 1), np.int64), seen=np.array([NEVER]))
+        else:
+            self._bands = Rows(*(resume[f"band/{name}"].copy() for name in Rows._fields))
+            self._marks = Marks(*(resume[f"mark/{name}"].copy() for name in Marks._fields))
+            self._views = Views(*(resume[f"view/{name}"].copy() for name in Views._fields))
+            self.peak = int(resume["peak"])
+
+    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+        """Take `arrivals`, close what ends by `upto`."""
+        groups = len(self._marks.done)
+        if isinstance(upto, np.ndarray):
+            groups = max(groups, len(upto))
+        if arrivals.group is not None and len(arrivals.group):
+            groups = max(groups, int(arrivals.group.max()) + 1)
+        groups = max(groups, 1 if arrivals.group is None else 0)
+        self._enlarge(groups)
+        goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
+        rows = self._begun(arrivals, groups)
+        if not len(self._records.k):
+            return self._idle(goal)
+        pages, more = [], True
+        lists, room = self._rooms(rows, goal)
+        while more:
+            page = Page(
+                np.empty((4, lists), np.int64),
+                np.zeros(lists + 1, np.int64),
+                np.empty(room, np.int64),
+                np.empty(room),
+            )
+            self._bands, listed, size, most, more = shared(
+                self._bands, self._marks, rows, goal, self._records, self._views, page, _LAZY
+            )
+            self.peak = max(self.peak, most)
+            pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
+        self._trim(goal)
+        return _bound(pages, groups)
+
+    def _idle(self, goal: np.ndarray) -> Answers:
+        """All queries have left: keep nothing."""
+        none = np.empty(0, np.int64)
+        first = np.zeros((2, len(goal)), np.int64)
+        self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), first)
+        self._marks = self._marks._replace(
+            done=np.maximum(self._marks.done, goal), ranked=np.zeros(len(goal), np.int64)
+        )
+        return Answers(none, none, np.empty(0, np.int32), np.zeros(1, np.int64), none, np.empty(0), none)
+
+    def _begun(self, arrivals: Objects, groups: int) -> Rows:
+        """The rows by group, with the views that they begin."""
+        size = len(arrivals.id)
+        pane = np.empty(size, np.int32)
+        whole = np.array([[0], [size]])
+        rows = Rows(_fixed(arrivals.score), _fixed(arrivals.time), _fixed(arrivals.id), pane, whole)
+        if self._family.counts:
+            rows = _by_group(rows, arrivals.group, groups)
+        # each query begins a view at most once in a slide, and at most once for a row
+        span = int(arrivals.time.max()) - int(arrivals.time.min()) if size else 0
+        ahead = np.minimum(span // np.maximum(self._records.slide, 1) + 2, size)
+        rings = len(self._views.seen)
+        room = len(self._views.at) + int(ahead.sum()) * (min(rings, size) if rings > 1 else 1)
+        room = min(room, len(self._views.at) + size * len(self._records.k))
+        at, end, k, record = (np.empty(room, np.int64) for _ in range(4))
+        new = Views(at, end, k, record, np.empty((2, rings), np.int64), np.empty(rings, np.int64))
+        total = begun(rows, self._records, self._views, new)
+        self._views = Views(new.at[:total], new.end[:total], new.k[:total], new.record[:total], new.first, new.seen)
+        return rows if self._family.counts else _by_group(rows, arrivals.group, groups)
+
+    def _rooms(self, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
+        """How many lists and rows of answers to make room for: enough for most calls, never too much."""
+        slide, k = self._records.slide, self._records.k
+        waiting = len(self._bands.id) + len(rows.id)
+        span = int(rows.time.max()) - int(rows.time.min()) if len(rows.id) else 0
+        times = np.minimum(span // slide + 1, max(len(rows.id), 1)) + 1
+        lists = min(int(times.sum()) * len(goal) + 1, _MOST)
+        full = np.minimum(k, waiting)
+        room = float((times * full).sum()) * min(len(goal), max(waiting, 1))
+        return lists, max(int(min(room, _MOST)), int(full.max(initial=0)), 1)
+
+    def _enlarge(self, groups: int) -> None:
+        """Make room for groups not met before."""
+        new = groups - len(self._marks.done)
+        if new <= 0:
+            return
+        done, last, ranked, shown, since = self._marks
+        self._marks = Marks(
+            np.concatenate([done, np.full(new, NEVER)]),
+            np.concatenate([last, np.zeros(new, np.int64)]),
+            np.concatenate([ranked, np.zeros(new, np.int64)]),
+            np.concatenate([shown, np.zeros((len(shown), new), np.bool_)], axis=1),
+            np.concatenate([since, np.zeros((len(since), new), np.int64)], axis=1),
+        )
+        empty = np.full((2, new), len(self._bands.id), np.int64)
+        self._bands = self._bands._replace(first=np.concatenate([self._bands.first, empty], axis=1))
+        if self._family.counts:
+            empty = np.full((2, new), len(self._views.at), np.int64)
+            self._views = self._views._replace(
+                first=np.concatenate([self._views.first, empty], axis=1),
+                seen=np.concatenate([self._views.seen, np.full(new, NEVER)]),
+            )
+
+    def _trim(self, goal: np.ndarray) -> None:
+        """Forget views that no window needs any more."""
+        done = goal if self._family.counts else np.array([goal.min()]) if len(goal) else np.array([NEVER])
+        total = trimmed(self._bands, self._views, done)
+        if total < len(self._views.at):
+            at, end, k, record = (column[:total] for column in self._views[:4])
+            self._views = self._views._replace(at=at, end=end, k=k, record=record)
+
+    def reach(self) -> int | np.ndarray:
+        """From where on every row is still to come: a time, or a position of every group."""
+        if self._family.counts:
+            return np.maximum(self._marks.done, 0)
+        return max(int(self._views.seen[0]) + 1, int(self._marks.done.max(initial=NEVER)))
+
+    def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:
+        """Go on with other members: `moved[i]` is the new place of record i, or -1.
+
+        `positions` are those of each group at which the members of the newest moment came.
+        """
+        self._family = family
+        self._records = Records(**family.records())
+        record = self._views.record
+        if len(record):
+            new = moved[record]
+            gone = new < 0
+            k = np.append(self._records.k, 0)[new]  # -1, the last, for those that are gone
+            self._views = self._views._replace(
+                record=new, k=np.minimum(self._views.k, k), end=np.where(gone, NEVER, self._views.end)
+            )
+        shown, since = self._marks.shown, self._marks.since
+        rows = family.numbers - len(shown)
+        if rows > 0:
+            shown = np.concatenate([shown, np.zeros((rows, shown.shape[1]), np.bool_)])
+        else:
+            shown = shown[: family.numbers]
+        alive = np.zeros(len(shown), np.bool_)
+        alive[self._records.number] = True
+        shown = shown & alive[:, None]
+        if family.moments > len(since):
+            assert positions is not None
+            since = np.concatenate([since, positions[None, : since.shape[1]]])
+        self._marks = self._marks._replace(shown=shown, since=since)
+
+    def busy(self) -> np.ndarray:
+        """Groups that keep rows, or have yet to say that a window has become empty."""
+        return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown.any(axis=0))
+
+    def regroup(self, keep: np.ndarray) -> None:
+        """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
+        known = keep[keep < len(self._marks.done)]
+        self._bands = self._bands._replace(first=np.ascontiguousarray(self._bands.first[:, known]))
+        done, last, ranked, shown, since = self._marks
+        self._marks = Marks(
+            done[known],
+            last[known],
+            ranked[known],
+            np.ascontiguousarray(shown[:, known]),
+            np.ascontiguousarray(since[:, known]),
+        )
+
+    def candidates(self) -> Objects:
+        """Exactly the minimal set of each group, best first."""
+        self._bands = settled(self._bands, self._marks, self._views)
+        sizes = self._bands.first[1] - self._bands.first[0]
+        group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        return Objects(self._bands.score, self._bands.time, self._bands.id, group)
+
+    def views(self) -> int:
+        """How many views are kept."""
+        return len(self._views.at)
+
+    def snapshot(self) -> Snapshot:
+        """The bands, the marks and the views."""
+        named = {
+            f"{part}/{name}": column.copy()
+            for part, columns in (("band", self._bands), ("mark", self._marks), ("view", self._views))
+            for name, column in columns._asdict().items()
+        }
+        return {**named, "peak": np.array(self.peak)}
+
+
+def _by_group(rows: Rows, group: np.ndarray | None, groups: int) -> Rows:
+    """The rows group by group, in their order within each."""
+    if groups == 1 or group is None:
+        return rows
+    order = np.argsort(group, kind="stable")
+    sizes = np.bincount(group, minlength=groups)
+    ends = np.cumsum(sizes)
+    score, time, id = (_fixed(column[order]) for column in rows[:3])
+    return Rows(score, time, id, rows.pane[order], np.stack([ends - sizes, ends]))
+
+
+def _fixed(column: np.ndarray) -> np.ndarray:
+    """The column, not to be written to: whatever it comes from, kernels are compiled for one kind of it."""
+    fixed = np.ascontiguousarray(column).view()
+    fixed.flags.writeable = False
+    return fixed
+
+
+def _bound(pages: list[Page], groups: int) -> Answers:
+    """All pages as one, ordered by end, query and group."""
+    lists, first, ids, score = pages[0]
+    if len(pages) > 1:
+        lists = np.concatenate([p.lists for p in pages], axis=1)
+        sizes = np.concatenate([np.diff(p.first) for p in pages])
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        ids = np.concatenate([p.id for p in pages])
+        score = np.concatenate([p.score for p in pages])
+    answers = Answers(lists[0], lists[1], lists[2].astype(np.int32), first, ids, score, lists[3])
+    return answers if groups == 1 else ordered(answers)

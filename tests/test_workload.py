@@ -1,0 +1,283 @@
+"""Many queries from end to end: each answers as if it were alone, also when queries come and go."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+import skyband as sb
+from skyband.flow.saved import load, save
+from skyband.workload.family import Family, Member, families
+from skyband.workload.pipeline import FamilyPipeline
+from strategies import count_query, streams, time_query
+
+few = settings(max_examples=30)
+shape = st.integers(1, 12).flatmap(
+    lambda size: st.tuples(st.integers(1, 5), st.just(size), st.integers(1, size), st.integers(0, 5))
+)
+
+
+def table(rows, groups=None):
+    columns = {"t": [r[1] for r in rows], "x": [r[0] for r in rows], "i": [r[2] for r in rows]}
+    if groups is not None:
+        columns["g"] = groups
+    kinds = {"t": pa.int64(), "x": pa.float64(), "i": pa.int64(), "g": pa.string()}
+    return pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
+
+
+def of(answers, name):
+    """The rows of one query, without the column that names it."""
+    found = answers.filter(pa.array([q == name for q in answers["query"].to_pylist()], pa.bool_()))
+    return found.drop_columns(["query"]).to_pylist()
+
+
+@pytest.mark.parametrize("emit", ["answers", "changes", "arrivals"])
+@few
+@given(members=st.lists(shape, min_size=1, max_size=12), rows=streams(most=30), data=st.data())
+def test_each_query_answers_as_if_alone(emit, members, rows, data):
+    groups = data.draw(st.lists(st.sampled_from("abc"), min_size=len(rows), max_size=len(rows)))
+    ranks = emit == "changes" and data.draw(st.booleans())
+    queries = [time_query(*m, id="i", per="g", emit=emit, ranks=ranks) for m in members]
+    source = table(rows, groups)
+    together = sb.run(queries, source)
+    for number, query in enumerate(queries):
+        assert of(together, f"q{number}") == sb.run(query, source).to_pylist()
+
+
+@few
+@given(members=st.lists(shape, min_size=1, max_size=8), rows=streams(times=st.just(0)), data=st.data())
+def test_counting_queries_answer_as_if_alone(members, rows, data):
+    groups = data.draw(st.lists(st.sampled_from("ab"), min_size=len(rows), max_size=len(rows)))
+    emit = data.draw(st.sampled_from(["answers", "changes", "arrivals"]))
+    queries = [count_query(k, size, slide, per="g", emit=emit) for k, size, slide, _ in members]
+    source = table(rows, groups)
+    together = sb.run(queries, source)
+    for number, query in enumerate(queries):
+        assert of(together, f"q{number}") == sb.run(query, source).to_pylist()
+
+
+@few
+@given(members=st.lists(shape, min_size=1, max_size=5), rows=streams(most=30), seed=st.integers(0, 9))
+def test_rows_in_any_order_within_the_lateness_come_out_the_same(members, rows, seed):
+    queries = [time_query(*m, id="i") for m in members]
+    times = [r[1] for r in rows]
+    late = max(times, default=0) - min(times, default=0)
+    mixed = np.random.default_rng(seed).permutation(len(rows))
+    batches = [table([rows[i] for i in part]) for part in np.array_split(mixed, 3)]
+    found = sb.run(queries, iter(batches), late=f"{late} us")
+    whole = sb.run(queries, table(rows))
+    assert found.to_pylist() == whole.to_pylist()
+
+
+def test_families_split_by_score_and_groups_and_columns_are_the_union():
+    queries = [
+        sb.TopK(k=1, by="x", window=sb.Tumbling("4 s"), time="t", unit="s", name="all"),
+        sb.TopK(k=2, by="x", window=sb.Sliding("8 s", "4 s"), time="t", unit="s", name="long"),
+        sb.TopK(k=1, by="-x", window=sb.Tumbling("4 s"), time="t", unit="s", name="least"),
+        sb.TopK(k=1, by="x", window=sb.Tumbling("4 s"), time="t", unit="s", per="g", name="each"),
+    ]
+    source = {"t": [0, 1, 2, 5], "x": [3.0, 9.0, 4.0, 1.0], "g": ["a", "b", "a", "a"]}
+    found = sb.run(queries, source)
+    assert found.column_names == ["query", "window_start", "window_end", "g", "rank", "score", "t", "x"]
+    first = [r for r in found.to_pylist() if r["window_start"] == 0 and r["window_end"] == 4]
+    assert [(r["query"], r["g"], r["x"]) for r in first] == [
+        ("all", None, 9.0),
+        ("least", None, 3.0),
+        ("each", "a", 4.0),
+        ("each", "b", 9.0),
+    ]
+    said = str(sb.explain(queries))
+    assert "4 queries in 3 families" in said
+    assert "by x: all, long" in said
+    assert "by x per g: each" in said
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "word"),
+    [
+        ({"emit": "changes"}, {}, "emit"),
+        ({"window": sb.Tumbling("5 us"), "time": "t", "unit": "us"}, {}, "the kind of window"),
+        ({"prefix": "sb_"}, {}, "prefix"),
+        ({"name": "same"}, {"name": "same"}, "name"),
+    ],
+)
+def test_what_is_no_workload_says_how_to_split_it(one, other, word):
+    queries = [sb.TopK(**{"k": 1, "by": "x", "window": sb.Counting(3), **more}) for more in (one, other)]
+    with pytest.raises(sb.QueryError, match=word):
+        sb.run(queries, {"x": [1]})
+
+
+def test_an_unknown_engine_and_an_empty_workload_are_refused():
+    with pytest.raises(sb.QueryError, match="sweep"):
+        sb.run([count_query(1, 2, 1)], {"x": [1]}, engine="swepe")
+    with pytest.raises(sb.QueryError, match="no query"):
+        sb.run([], {"x": [1]})
+
+
+# ---------------------------------------------------------------- queries that come and go
+
+
+def one_by_one(rows):
+    return iter([table([row]) for row in rows])
+
+
+@few
+@given(
+    st.lists(shape, min_size=1, max_size=4),
+    st.lists(st.tuples(shape, st.integers(0, 30)), min_size=1, max_size=4),
+    streams(most=30),
+)
+def test_a_query_that_comes_late_is_exact_from_its_first_full_window_on(members, comers, rows):
+    workload = sb.Workload([time_query(*m) for m in members])
+    answers = sb.stream(workload, one_by_one(rows))
+    told, found = {}, []
+    for step, said in enumerate(answers):
+        found += said.to_pylist()
+        for number, (member, when) in enumerate(comers):
+            if f"late{number}" not in told and step >= when:
+                told[f"late{number}"] = workload.add(time_query(*member, name=f"late{number}")).exact_from
+    for number, member in enumerate(members):
+        assert _lists(found, f"q{number}") == _oracle(rows, member)
+    for number, (member, _) in enumerate(comers):
+        name = f"late{number}"
+        if name in told:
+            assert _lists(found, name) == [
+                (start, best) for start, best in _oracle(rows, member) if told[name] is None or start >= told[name]
+            ]
+
+
+def _lists(found, name):
+    lists = {}
+    for row in found:
+        if row["query"] == name:
+            lists.setdefault(row["window_start"], []).append((row["x"], row["t"], row["i"]))
+    return sorted(lists.items())
+
+
+def _oracle(rows, member):
+    k, size, slide, origin = member
+    return [(origin % slide + w * slide, best) for w, best in oracle.sliding(rows, k, size, slide, origin % slide)]
+
+
+@few
+@given(st.lists(shape, min_size=2, max_size=5), streams(most=30), st.integers(0, 20), st.data())
+def test_one_that_leaves_is_silent_and_the_others_go_on(members, rows, when, data):
+    gone = data.draw(st.integers(0, len(members) - 1))
+    workload = sb.Workload([time_query(*m) for m in members])
+    found, left = [], None
+    answers = sb.stream(workload, one_by_one(rows))
+    for step, said in enumerate(answers):
+        found += said.to_pylist()
+        if step == when and left is None:
+            workload.remove(f"q{gone}")
+            left = len(found)
+    for number, member in enumerate(members):
+        if number != gone or left is None:
+            assert _lists(found, f"q{number}") == _oracle(rows, member)
+    if left is not None:
+        assert all(row["query"] != f"q{gone}" for row in found[left:])
+
+
+def test_leaving_frees_what_only_that_query_needed():
+    rng = np.random.default_rng(0)
+    rows = pa.table({"t": np.arange(3000), "x": rng.random(3000), "i": np.arange(3000)})
+    small, large = time_query(2, 100, 50), time_query(300, 2000, 50, name="large")
+    workload = sb.Workload([small, large])
+    answers = sb.stream(workload, iter([rows.slice(0, 2500), rows.slice(2500, 100), rows.slice(2600)]))
+    next(answers)
+    before = answers.candidates
+    workload.remove("large")
+    assert before > 300
+    assert answers.candidates < 20
+    assert set(next(answers)["query"].to_pylist()) == {"q0"}
+
+
+@few
+@given(shape, streams(most=30), st.integers(0, 15), st.integers(1, 8))
+def test_a_changed_k_holds_from_the_first_full_window_on(member, rows, when, k):
+    workload = sb.Workload([time_query(*member), time_query(1, 3, 2)])
+    found, told, changed = [], None, False
+    for step, said in enumerate(sb.stream(workload, one_by_one(rows))):
+        found += said.to_pylist()
+        if step == when:
+            told, changed = workload.update("q0", k=k).exact_from, True
+            last = said["window_end"].to_pylist()[-1]
+    old, new = dict(_oracle(rows, member)), dict(_oracle(rows, (k, *member[1:])))
+    size = member[1]
+    for start, best in _lists(found, "q0"):
+        if not changed or start + size <= last:
+            assert best == old[start]
+        elif told is None or start >= told:
+            assert best == new[start]
+        else:
+            assert best in (old[start], new[start])
+    assert [start for start, _ in _lists(found, "q0")] == list(old)
+
+
+def test_counting_queries_come_and_grow_while_rows_are_counted():
+    rows = {"x": [float(x) for x in np.random.default_rng(3).permutation(60)]}
+    batches = [{"x": rows["x"][i : i + 10]} for i in range(0, 60, 10)]
+    workload = sb.Workload([count_query(2, 10, 5)])
+    answers = sb.stream(workload, iter(batches))
+    found = next(answers).to_pylist()
+    assert workload.add(count_query(3, 20, 10, name="new")) == sb.workload.workload.Admission("new", 10)
+    found += next(answers).to_pylist()
+    assert workload.update("q0", k=4).exact_from == 20
+    for said in answers:
+        found += said.to_pylist()
+    best = {}
+    for row in found:
+        best.setdefault((row["query"], row["window_start"], row["window_end"]), []).append(row["x"])
+    assert {end for name, _, end in best if name == "new"} == {30, 40, 50, 60}
+    for (name, start, end), scores in best.items():
+        k = 3 if name == "new" else 2 if start < 20 else 4
+        assert scores == sorted(rows["x"][start:end], reverse=True)[:k]
+
+
+def test_activation_bounds_the_windows_that_are_answered():
+    rows = table([(float(i % 7), i, i) for i in range(40)])
+    workload = sb.Workload([time_query(1, 5, 5)])
+    workload.add(time_query(2, 6, 3, name="some"), active=(10, 30))
+    found = of(sb.run(workload, rows), "some")
+    assert {(r["window_start"], r["window_end"]) for r in found} == {(s, s + 6) for s in (12, 15, 18, 21, 24)}
+
+
+def test_a_new_score_makes_a_family_of_its_own():
+    rows = [(float(i % 7), i, i) for i in range(40)]
+    workload = sb.Workload([time_query(1, 4, 4)])
+    answers = sb.stream(workload, iter([table(rows[:20]), table(rows[20:])]))
+    next(answers)
+    told = workload.add(sb.TopK(k=1, by="-x", window=sb.Tumbling("4 us"), time="t", unit="us", name="least"))
+    assert told.exact_from == 20
+    found = [r for said in answers for r in of(said, "least")]
+    assert [(r["window_start"], r["x"]) for r in found] == [
+        (s, min(x for x, t, _ in rows if s <= t < s + 4)) for s in (20, 24, 28, 32, 36)
+    ]
+
+
+@few
+@given(
+    st.lists(shape, min_size=1, max_size=5),
+    streams(most=30),
+    st.integers(0, 30),
+    st.sampled_from(["answers", "changes", "arrivals"]),
+)
+def test_a_saved_family_goes_on_elsewhere(members, rows, cut, emit):
+    (family,) = families([time_query(*m, emit=emit, per="g") for m in members])
+    source = table(rows, ["ab"[i % 2] for i in range(len(rows))])
+    straight = FamilyPipeline(family, source.schema, "sweep")
+    whole = [straight.push(source.slice(0, cut)), straight.push(source.slice(cut)), straight.finish()]
+    line = FamilyPipeline(family, source.schema, "sweep")
+    parts = [line.push(source.slice(0, cut))]
+    saved = save(line)
+    told = json.loads(json.dumps([m.as_json() for m in family.members]))
+    again = Family(family.query, tuple(Member.from_json(m) for m in told))
+    assert again == family
+    resumed = FamilyPipeline(again, source.schema, "sweep")
+    load(resumed, "sweep", saved)
+    parts += [resumed.push(source.slice(cut)), resumed.finish()]
+    assert pa.concat_tables(parts).to_pylist() == pa.concat_tables(whole).to_pylist()
