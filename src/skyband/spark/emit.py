@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.flow.schema import check_schema
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 
-def result_type(schema: StructType, query: TopK, *, early: bool) -> StructType:
-    """The columns of the answers, after checking that the query fits the source."""
+def result_type(schema: StructType, query: TopK, *, early: bool, per: Sequence[str] | None = None) -> StructType:
+    """The columns of the answers, after checking that the query fits the source. `per` is that of a workload."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -28,14 +28,16 @@ def result_type(schema: StructType, query: TopK, *, early: bool) -> StructType:
     if query.time is not None and not query.window.counts:
         TimeType.of(query, arrow.field(query.time).type)
         time = schema[query.time].dataType
-    fields = [StructField(query.column("window_start"), time), StructField(query.column("window_end"), time)]
+    fields = [StructField(query.column("query"), StringType())] if per is not None else []
+    fields += [StructField(query.column("window_start"), time), StructField(query.column("window_end"), time)]
+    per = query.per if per is None else per
     if query.emit == "changes":
         fields.append(StructField(query.column("step"), LongType()))
-    fields += [StructField(name, schema[name].dataType) for name in query.per]
+    fields += [StructField(name, schema[name].dataType) for name in per]
     if query.emit == "changes":
         fields.append(StructField(query.column("_change_type"), StringType()))
     fields += [StructField(query.column("rank"), IntegerType()), StructField(query.column("score"), DoubleType())]
-    fields += [StructField(f.name, f.dataType) for f in schema if f.name not in query.per]
+    fields += [StructField(f.name, f.dataType) for f in schema if f.name not in per]
     if early:
         fields.append(StructField(query.column("final"), BooleanType()))
     return StructType(fields)

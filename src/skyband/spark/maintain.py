@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from skyband.flow.part import joined
-from skyband.flow.pipeline import Pipeline
 from skyband.flow.saved import load, save
 from skyband.spark.prune import COUNTS, settled, unpacked
 from skyband.spark.state import check, chunks, dump, read, unwrite, widened, write
@@ -19,7 +18,7 @@ from skyband.windows.timeline import BEGINNING
 
 if TYPE_CHECKING:
     from skyband.flow.part import Part
-    from skyband.query import TopK
+    from skyband.spark.share import Shared, Single
 
 TOLD = "blob binary, rows long, without_score long, without_time long, late long, candidates long"
 """What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
@@ -28,12 +27,12 @@ TOLD = "blob binary, rows long, without_score long, without_time long, late long
 class Bucket:
     """The groups of one bucket: takes packed rows, gives answers. Knows nothing of Spark."""
 
-    def __init__(self, query: TopK, schema: pa.Schema, engine: str, *, early: bool = False) -> None:
-        self.query = query
+    def __init__(self, share: Single | Shared, schema: pa.Schema, engine: str, *, early: bool = False) -> None:
+        self.share, self.query = share, share.query
         self.early = early
         self.schema = schema
         self.engine = engine
-        self.line = Pipeline(query, schema, engine)
+        self.line = share.line(schema, engine)
         self.counts = dict.fromkeys(("rows", "without_score", "without_time", "late"), 0)
 
     def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:
@@ -83,11 +82,14 @@ class Bucket:
         final = self._marked(answers, final=True)
         if not self.early or self.line.clock.counts:
             return final
-        copy = Pipeline(self.query, self.schema, self.engine)
+        copy = self.share.line(self.schema, self.engine)
         load(copy, self.engine, save(self.line))
         return pa.concat_tables([final, self._marked(copy.finish(), final=False)])
 
     def _marked(self, answers: pa.Table, *, final: bool) -> pa.Table:
+        name = self.query.column("query")
+        if name in answers.column_names:  # names by number, as the engine has them
+            answers = answers.set_column(0, name, answers.column(name).cast(pa.string()))
         if not self.early:
             return answers
         return answers.append_column(self.query.column("final"), pa.array(np.full(answers.num_rows, final)))
@@ -103,7 +105,7 @@ class Bucket:
             return None if waiting is None else waiting // 1000 + 1  # a row is done once time has passed it
         idle = waiting is not None and not len(line.engine.candidates().id) and not len(line.emitter.busy())
         since = max(watermark, waiting) if idle and waiting is not None else watermark
-        return -(-int(clock.end(clock.first(since))) // 1000)
+        return -(-int(clock.next_end(since)) // 1000)
 
     def alive(self) -> bool:
         """Whether there is anything to remember."""
@@ -116,35 +118,42 @@ class Bucket:
 class Operator(StatefulProcessor):
     """Buckets on `transformWithStateInPandas`."""
 
-    def __init__(self, query: TopK, schema: pa.Schema, engine: str, identity: dict[str, str], *, early: bool) -> None:
-        self.query, self.schema, self.engine, self.identity, self.early = query, schema, engine, identity, early
+    def __init__(
+        self,
+        shares: Mapping[int, Single | Shared],
+        schema: pa.Schema,
+        identity: Mapping[int, dict[str, str]],
+        *,
+        early: bool,
+    ) -> None:
+        self.shares, self.schema, self.identity, self.early = dict(shares), schema, dict(identity), early
 
     def init(self, handle: Any) -> None:
         """Open the state."""
         self.handle = handle
         self.state = handle.getMapState("chunks", "number int", "blob binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Rows of a bucket."""
         frames = list(rows)
         packed = pd.concat(frames) if len(frames) > 1 else frames[0]
         columns = {name: packed[name].tolist() for name in packed.columns}
-        yield from self._advance(columns, timerValues)
+        yield from self._advance(int(key[0]), columns, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
         """Time has come to where a window of a silent bucket closes."""
-        yield from self._advance(None, timerValues)
+        yield from self._advance(int(key[0]), None, timerValues)
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _advance(self, packed: Mapping[str, Any] | None, timer: Any) -> Iterator[pd.DataFrame]:
+    def _advance(self, key: int, packed: Mapping[str, Any] | None, timer: Any) -> Iterator[pd.DataFrame]:
         millis = timer.getCurrentWatermarkInMs()
         watermark = millis * 1000 if millis > 0 else BEGINNING
         old = self._stored()
-        bucket = self._bucket(old)
+        bucket = self._bucket(key, old)
         answers = bucket.take(packed or _NOTHING, watermark)
-        self._store(bucket, old)
+        self._store(bucket, old, self.identity[key])
         self._set_timer(bucket)
         yield pd.DataFrame(
             {
@@ -154,13 +163,14 @@ class Operator(StatefulProcessor):
             }
         )
 
-    def _bucket(self, old: list[bytes]) -> Bucket:
+    def _bucket(self, key: int, old: list[bytes]) -> Bucket:
+        share = self.shares[key]
         if not old:
-            return Bucket(self.query, self.schema, self.engine, early=self.early)
+            return Bucket(share, self.schema, share.engine, early=self.early)
         header, saved = read(b"".join(old))
-        check(header, self.identity)
+        check(header, self.identity[key])
         was = unwrite(saved.pop("schema")["v"][0].as_py()).schema
-        bucket = Bucket(self.query, self.schema, header["engine"], early=self.early)
+        bucket = Bucket(share, self.schema, header["engine"], early=self.early)
         load(bucket.line, header["engine"], widened(saved, was, self.schema))
         return bucket
 
@@ -168,13 +178,13 @@ class Operator(StatefulProcessor):
         found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
         return [found[number] for number in sorted(found)]
 
-    def _store(self, bucket: Bucket, old: list[bytes]) -> None:
+    def _store(self, bucket: Bucket, old: list[bytes], identity: dict[str, str]) -> None:
         """Write the chunks that have changed; a bucket with nothing to remember leaves the state."""
         new: list[bytes] = []
         if bucket.alive():
             saved = save(bucket.line)
             saved["schema"] = pa.table({"v": pa.array([write(bucket.schema.empty_table())], pa.binary())})
-            new = chunks(dump(saved, {"engine": bucket.engine, "query": self.identity}))
+            new = chunks(dump(saved, {"engine": bucket.engine, "query": identity}))
         for number, chunk in enumerate(new):
             if number >= len(old) or old[number] != chunk:
                 self.state.updateValue((number,), (chunk,))
@@ -182,7 +192,7 @@ class Operator(StatefulProcessor):
             self.state.removeKey((number,))
 
     def _set_timer(self, bucket: Bucket) -> None:
-        if self.query.window.counts:  # no clock, and Spark breaks off the talk if it is asked for timers
+        if bucket.query.window.counts:  # no clock, and Spark breaks off the talk if it is asked for timers
             return
         for timer in list(self.handle.listTimers()):
             self.handle.deleteTimer(timer)

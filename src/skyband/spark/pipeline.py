@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +12,9 @@ from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
 from skyband.query import TopK
 from skyband.spark.session import ROCKSDB
+from skyband.spark.share import Shared, Single, split
+from skyband.workload.family import per_of
+from skyband.workload.workload import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,14 +26,20 @@ _NEWEST = "__skyband_newest"
 
 
 def top_k(
-    query: TopK, *, engine: str = "auto", early: bool = False, buckets: int | None = None
+    query: TopK | Sequence[TopK] | Workload,
+    *,
+    engine: str = "auto",
+    early: bool = False,
+    buckets: int | None = None,
+    tasks: int = 1,
 ) -> Callable[[DataFrame], DataFrame]:
     """The k best rows of each window of a Spark DataFrame, streaming or batch: for `df.transform(...)`.
 
     Parameters
     ----------
     query
-        What to rank. A stream needs `df.withWatermark(time, ...)` for time windows.
+        What to rank; or many queries, whose answers carry their name in a column `query`: those of the same score and
+        groups share one read, one shuffle and one state. A stream needs `df.withWatermark(time, ...)` for time windows.
     engine
         "auto", or a name in `sb.ENGINES`.
     early
@@ -38,6 +48,9 @@ def top_k(
     buckets
         Into how many parts the groups are dealt (default 8, or 1 without `per`). Fixed at the first start of a
         stream.
+    tasks
+        Into how many tasks a family of queries is split at most: more than one where a single task cannot keep pace.
+        Fixed at the first start too.
 
     Returns
     -------
@@ -51,25 +64,42 @@ def top_k(
     >>> step = sb.spark.top_k(query)  # then: trades.withWatermark("ts", "30 seconds").transform(step)
     """
     _check_version()
-    if not isinstance(query, TopK):
-        msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
+    single = isinstance(query, TopK)
+    asked = [query] if isinstance(query, TopK) else list(_queries(query))
+    for one in asked:
+        if callable(one.by) and one.version is None:
+            msg = 'by is a function, whose code cannot be compared after a restart: name it, such as version="1"'
+            raise QueryError(msg)
+    if early and asked[0].emit != "answers":
+        msg = f'early=True goes with emit="answers", not {asked[0].emit!r}: leave one of them out'
         raise QueryError(msg)
-    if callable(query.by) and query.version is None:
-        msg = 'by is a function, whose code cannot be compared after a restart: name it, such as version="1"'
-        raise QueryError(msg)
-    if early and query.emit != "answers":
-        msg = f'early=True goes with emit="answers", not {query.emit!r}: leave one of them out'
-        raise QueryError(msg)
-    if buckets is not None and (not isinstance(buckets, int) or not 1 <= buckets <= _MOST_BUCKETS):
-        msg = f"buckets={buckets!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
-        raise QueryError(msg)
-    plan = choose(query, engine)
-    parts = (buckets or 8) if query.per else 1
+    for name, given in (("buckets", buckets), ("tasks", tasks)):
+        if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
+            msg = f"{name}={given!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
+            raise QueryError(msg)
+    shares: list[Single | Shared]
+    if single:
+        shares = [Single(asked[0], choose(asked[0], engine).engine)]
+    else:
+        workload = Workload(asked)
+        per = tuple(per_of(asked))
+        found = [part for family in workload.families() for part in split(family, tasks)]
+        shares = [Shared(family, per, workload.chosen(engine)) for family in found]
 
     def transform(df: DataFrame) -> DataFrame:
-        return _transformed(df, query, plan.engine, parts, early=early)
+        return _transformed(df, asked, shares, buckets, early=early)
 
     return transform
+
+
+def _queries(query: object) -> Iterable[TopK]:
+    """The queries of a workload, under the names they have in it."""
+    if isinstance(query, Workload):
+        return [replace(one, name=name) for name, one in query.items()]
+    if isinstance(query, (list, tuple)) and query:
+        return query
+    msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...), or a list of such"
+    raise QueryError(msg)
 
 
 def _check_version() -> None:
@@ -81,7 +111,9 @@ def _check_version() -> None:
         raise ImportError(msg)
 
 
-def _transformed(df: DataFrame, query: TopK, engine: str, buckets: int, *, early: bool) -> DataFrame:
+def _transformed(
+    df: DataFrame, asked: list[TopK], shares: list[Single | Shared], buckets: int | None, *, early: bool
+) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     from skyband.spark.emit import decoded, result_type, source_schema
@@ -89,27 +121,40 @@ def _transformed(df: DataFrame, query: TopK, engine: str, buckets: int, *, early
     from skyband.spark.state import fingerprint
 
     schema = source_schema(df.schema)
-    out = result_type(df.schema, query, early=early)
-    if df.isStreaming:
-        _check_stream(df, query)
+    first = asked[0]
+    for query in asked:
+        out = result_type(df.schema, query, early=early)
+        if df.isStreaming:
+            _check_stream(df, query)
+    if isinstance(shares[0], Shared):
+        out = result_type(df.schema, first, early=early, per=shares[0].per)
     rows = df
-    if query.id is None:
+    if any(query.id is None for query in asked):
         rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in df.schema if _hashable(f.dataType)]))
-    packed = rows.mapInArrow(_packing(query, bucket_keys(buckets)), PACKED)
+    parts = [(buckets or 8) if share.query.per else 1 for share in shares]
+    keys = bucket_keys(sum(parts))
+    dealt = [keys[sum(parts[:at]) : sum(parts[: at + 1])] for at in range(len(parts))]
+    packed = rows.mapInArrow(_packing(list(zip(shares, dealt, strict=True))), PACKED)
+    by_key = {key: share for share, mine in zip(shares, dealt, strict=True) for key in mine}
     if not df.isStreaming:
-        if query.emit == "changes" and query.time is not None:  # how far time has come decides what was deleted
-            packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{query.time}`")).alias(_NEWEST))))
-        return packed.groupBy("bucket").applyInArrow(_answering(query, schema, engine, early=early), out)
+        if first.emit == "changes" and first.time is not None:  # how far time has come decides what was deleted
+            packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{first.time}`")).alias(_NEWEST))))
+        return packed.groupBy("bucket").applyInArrow(_answering(by_key, schema, early=early), out)
     from skyband.spark.maintain import TOLD, Operator
 
     if df.sparkSession.conf.get(_PROVIDER, "") != ROCKSDB:
         df.sparkSession.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
-    operator = Operator(query, schema, engine, fingerprint(query, buckets), early=early)
+    identity = {
+        key: fingerprint(share.query, len(mine), share.told())
+        for share, mine in zip(shares, dealt, strict=True)
+        for key in mine
+    }
+    operator = Operator(by_key, schema, identity, early=early)
     told = packed.groupBy("bucket").transformWithStateInPandas(
-        operator, TOLD, "append", "none" if query.window.counts else "eventTime"
+        operator, TOLD, "append", "none" if first.window.counts else "eventTime"
     )
     counts = ("rows", "without_score", "without_time", "late", "candidates")
-    name = "skyband" if query.name is None else f"skyband {query.name}"
+    name = "skyband" if first.name is None or len(asked) > 1 else f"skyband {first.name}"
     told = told.observe(name, *(F.sum(count).alias(count) for count in counts))
     return told.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
 
@@ -135,20 +180,25 @@ def _hashable(kind: Any) -> bool:
     return "map<" not in kind.simpleString() and "variant" not in kind.simpleString()
 
 
-def _packing(query: TopK, keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _packing(
+    dealt: list[tuple[Single | Shared, list[int]]],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from skyband.spark.prune import Packer
 
-        packer = Packer(query, keys)
+        packers = [Packer(share, keys) for share, keys in dealt]
         for batch in batches:
             if batch.num_rows:
-                packer.add(pa.Table.from_batches([batch]))
-        yield from packer.packed()
+                rows = pa.Table.from_batches([batch])
+                for packer in packers:
+                    packer.add(rows)
+        for packer in packers:
+            yield from packer.packed()
 
     return pack
 
 
-def _answering(query: TopK, schema: pa.Schema, engine: str, *, early: bool) -> Callable[[pa.Table], pa.Table]:
+def _answering(shares: dict[int, Single | Shared], schema: pa.Schema, *, early: bool) -> Callable[[pa.Table], pa.Table]:
     """All rows of a bucket of a batch DataFrame: the end of the input closes everything."""
 
     def answer(packed: pa.Table) -> pa.Table:
@@ -157,7 +207,8 @@ def _answering(query: TopK, schema: pa.Schema, engine: str, *, early: bool) -> C
         from skyband.windows.timeline import BEGINNING
 
         columns = packed.to_pydict()
-        bucket = Bucket(query, schema, engine, early=early)
+        share = shares[columns["bucket"][0]]
+        bucket = Bucket(share, schema, share.engine, early=early)
         taken = bucket.take(columns, BEGINNING)
         newest = BEGINNING
         if _NEWEST in columns and bucket.line.time is not None:

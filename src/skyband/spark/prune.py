@@ -21,7 +21,7 @@ from skyband.flow.time import TimeType
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
-    from skyband.query import TopK
+    from skyband.spark.share import Shared, Single
 
 PACKED = "bucket int, counts binary, blob binary"
 """Rows of one bucket of a partition, and how many rows of each pane they stand for, both as Arrow blobs."""
@@ -35,9 +35,9 @@ _MOST = 100_000  # rows of one blob
 class Packer:
     """Takes the rows of one partition, keeps what may matter, and packs it."""
 
-    def __init__(self, query: TopK, keys: list[int]) -> None:
-        self.query = query
-        self.clock = Clock.of(query.window)
+    def __init__(self, share: Single | Shared, keys: list[int]) -> None:
+        query = self.query = share.query
+        self.clock = share.clock()
         self.keys = np.array(keys, np.int32)
         self.groups = Groups(query.per) if query.per else None
         self.parts: list[Part] = []
@@ -104,9 +104,10 @@ class Packer:
         start = np.asarray(self.clock.pane(time))
         low, high = int(start.min(initial=0)), int(start.max(initial=0))
         if low == high and len(time):
-            return np.zeros(len(time), np.int64), np.array([self.clock.pane_end(low)])
-        step = self.clock.slide if self.clock.size % self.clock.slide == 0 else 1
-        if (high - low) // step <= 4 * len(time):  # close together: no need to sort
+            return np.zeros(len(time), np.int64), np.array([self.clock.pane_end(int(time[0]))])
+        regular = isinstance(self.clock, Clock) and self.clock.size % self.clock.slide == 0
+        step = self.clock.slide if regular else 1
+        if (high - low) // step <= 4 * len(time) and regular:  # close together: no need to sort
             number = (start - low) // step
             there = np.bincount(number) > 0
             ends = self.clock.pane_end(low + step * np.flatnonzero(there))

@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import SnapshotError
-from skyband.query.expression import Expression
-from skyband.query.points import Distance, Weighted
 
 if TYPE_CHECKING:
     from skyband.flow.saved import Saved
@@ -27,7 +25,7 @@ CHUNK = 4 << 20
 _KEY = b"skyband"
 
 
-def fingerprint(query: TopK, buckets: int) -> dict[str, str]:
+def fingerprint(query: TopK, buckets: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a state belongs to: everything that, changed, would make its answers wrong.
 
     Examples
@@ -36,11 +34,11 @@ def fingerprint(query: TopK, buckets: int) -> dict[str, str]:
     >>> fingerprint(sb.TopK(k=3, by="x", window=sb.Counting(10)), 1)["k"]
     '3'
     """
-    written = (Expression, Distance, Weighted)
-    by = query.by.text if isinstance(query.by, written) else f"function, version {query.version}"
+    by = getattr(query.by, "text", f"function, version {query.version}")
     named = {"by": by, "per": ", ".join(query.per), "buckets": buckets}
     fields = ("k", "window", "time", "id", "ascending", "emit", "ranks", "unit", "prefix")
-    return {name: str(value) for name, value in {**{f: getattr(query, f) for f in fields}, **named}.items()}
+    said = {**{f: getattr(query, f) for f in fields}, **named, **(more or {})}
+    return {name: str(value) for name, value in said.items()}
 
 
 def check(header: Mapping[str, Any], expected: Mapping[str, str]) -> None:

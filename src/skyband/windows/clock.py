@@ -71,6 +71,10 @@ class Clock:
         """Where a window ends: its first moment outside."""
         return self.origin + window * self.slide + self.size
 
+    def next_end(self, time: int) -> int:
+        """The first moment after `time` at which a window ends."""
+        return self.end(self.first(time))
+
     def pane(self, time: T) -> T:
         """The last boundary at or before `time`: the start of its pane."""
         into = (time - self.origin) % self.slide

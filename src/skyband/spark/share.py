@@ -1,0 +1,89 @@
+"""What one bucket of the stateful operator answers: a query alone, or a family of queries that share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skyband.flow.pipeline import Pipeline
+from skyband.windows import Clock
+from skyband.workload.clock import SharedClock
+from skyband.workload.pipeline import FamilyPipeline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skyband.query import TopK
+    from skyband.workload.family import Family, Member
+
+
+@dataclass(frozen=True)
+class Single:
+    """One query."""
+
+    query: TopK
+    engine: str
+
+    def clock(self) -> Any:
+        """When its windows begin and end."""
+        return Clock.of(self.query.window)
+
+    def line(self, schema: pa.Schema, engine: str) -> Pipeline:
+        """Its pipeline, anew."""
+        return Pipeline(self.query, schema, engine)
+
+    def told(self) -> dict[str, str]:
+        """What a state of it belongs to, beyond what all queries say."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Queries with one score and the same groups: one structure for all of them."""
+
+    family: Family
+    per: tuple[str, ...]  # of the whole workload
+    engine: str
+
+    @property
+    def query(self) -> TopK:
+        """What they share; its k is the largest."""
+        return self.family.query
+
+    def clock(self) -> Any:
+        """When windows of any of them begin and end."""
+        return Clock.of(self.query.window) if self.query.window.kind == "row" else SharedClock(self.family)
+
+    def line(self, schema: pa.Schema, engine: str) -> Pipeline:
+        """Their pipeline, anew."""
+        return FamilyPipeline(self.family, schema, engine, per=self.per)
+
+    def told(self) -> dict[str, str]:
+        """What a state of it belongs to: every query, in place of the largest."""
+        each = "; ".join(f"{m.name}: k {m.k}, {m.window}" for m in self.family.members)
+        return {"k": "of each", "window": "of each", "queries": each}
+
+
+def split(family: Family, tasks: int) -> list[Family]:
+    """A family in so many parts of about the same weight, for as many tasks.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> from skyband.workload.family import families
+    >>> one = families([sb.TopK(k=k, by="x", window=sb.Counting(100, 10)) for k in (1, 5, 6, 2)])[0]
+    >>> [[m.k for m in part.members] for part in split(one, 2)]
+    [[6, 1], [5, 2]]
+    """
+    parts: list[list[Member]] = [[] for _ in range(min(tasks, len(family.members)))]
+    weight = [0.0] * len(parts)
+    for member in sorted(family.members, key=_weight, reverse=True):
+        lightest = weight.index(min(weight))
+        parts[lightest].append(member)
+        weight[lightest] += _weight(member)
+    return [family.with_members(part) for part in parts] if len(parts) > 1 else [family]
+
+
+def _weight(member: Member) -> float:
+    """Rows of answers for each unit of time."""
+    return member.k / max(member.window.slide, 1)
