@@ -95,7 +95,7 @@ _BY_BAR = "2 comparisons for nearly every row in random order"
 ENGINES = Registry(
     Entry(
         "sweep",
-        "sweep:Sweep",
+        "sweep:sweep_for",
         Traits(
             exact=True,
             groups=True,
