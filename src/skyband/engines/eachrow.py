@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 _MOST = 1 << 24  # rows of answers written before the kernel comes up for air
+_LEAST = 1 << 12
 _EMITS = {"answers": ANSWERS, "changes": CHANGES, "arrivals": ARRIVALS}
 _FRESH = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}
 
@@ -52,6 +53,7 @@ class SweepEachRow:
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
         window, spare = query.window, math.ceil(4 * math.sqrt(query.k))
         self._shape = Shape(int(query.k), window.size, spare, window.counts, _EMITS[query.emit], 0)
+        self._room = _LEAST
         self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         if resume is None:
             none = np.empty(0, np.int64)
@@ -76,21 +78,26 @@ class SweepEachRow:
         held = len(self._bands.mark) + len(rows.id)
         shape = self._shape._replace(most=min(self._shape.k, held))
         pages: list[Page] = []
-        more = True
+        more, told = True, 0
         while more:
             page = self._page(len(rows.id), held, int((goal - self._marks.done).clip(0).sum()))
             self._bands, lists, size, most, more = advanced(self._bands, self._marks, rows, goal, shape, page)
             self.peak = max(self.peak, most)
             pages.append(_written(page, lists, size))
+            told += size
+            self._room = max(_LEAST, 2 * told)
         return _bound(pages, groups, once=shape.emit == ARRIVALS)
 
     def _page(self, rows: int, held: int, positions: int) -> Page:
-        """Room for answers; what is not written to costs nothing."""
+        """Room for answers: about twice what the last call told, since room is dear even if little is written to it."""
         shape = self._shape
         steps = (positions if shape.counts else rows) + 1
         once = shape.emit == ARRIVALS
-        lists = min(min(steps, held) + 1 if once else steps, _MOST)
-        room = max(min(held if once else steps * min(shape.k, held), _MOST), min(shape.k, held), 1)
+        room = min(held if once else steps * min(shape.k, held), _MOST)
+        if shape.emit != ANSWERS:
+            room = min(room, self._room)
+        room = max(room, min(shape.k, held), 1)
+        lists = min(steps, room, _MOST)
         return Page(
             np.empty((3, lists), np.int64),
             np.zeros(lists + 1, np.int64),
@@ -107,7 +114,8 @@ class SweepEachRow:
             score, time, number = (np.require(c, requirements=["C", "W"]) for c in rows[:3])
             return Rows(score, time, number, np.array([[0], [size]]))
         if len(self._sorted[0]) < size:
-            self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
+            self._room = _LEAST
+        self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
         score, time, number = (column[:size] for column in self._sorted)
         first = by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, number)
         return Rows(score, time, number, first)

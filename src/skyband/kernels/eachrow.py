@@ -78,6 +78,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
     end, why = len(l_score), FINISHED
     grown = base + max(np.int64(16), base >> 1)
     take = False  # what was passed over has to be taken in hand
+    edge, edge_due = at, -FAR  # the first row at `edge_due` or later
     while True:
         if take:  # those that fewer than k later ones beat begin to wait
             low = reached(time, now - size + 1, raw, at)
@@ -102,7 +103,14 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
                 break
             due = oldest + size
             if emit != ANSWERS and at < stop and not score[at] >= bar and time[at] < due:
-                at = passed(score, bar, at, reached(time, due, at, stop))
+                if due != edge_due:
+                    edge, edge_due = at, due
+                    if counts:  # where no position is missing it is there
+                        edge = min(at + due - time[at] - 1, stop - 1)
+                        if time[edge] >= due:
+                            edge = at
+                    edge = reached(time, due, edge, stop)
+                at = passed(score, bar, at, edge)
             now = time[at] if at < stop else FAR
             if counts:
                 if emit != ANSWERS or (head == end and not shown):  # between these nothing changes

@@ -9,7 +9,7 @@ import numpy as np
 from skyband.kernels._jit import inlined
 
 FAR = 1 << 61  # after all time
-BLOCK = 64  # rows compared at once, without a branch
+BLOCK = 128  # rows compared at once, without a branch
 NEAR = 8  # rows looked at one by one before that
 
 
@@ -38,9 +38,9 @@ def passed(score, bar, at, stop):
         at += 1
     if at == near:
         while at + BLOCK <= stop:
-            hits = 0
-            for i in range(at, at + BLOCK):
-                hits += score[i] >= bar
+            hits, low = 0, np.uint64(at)  # unsigned: a place that may count from the end is compared alone
+            for i in range(BLOCK):
+                hits += score[low + np.uint64(i)] >= bar
             if hits > 0:
                 break
             at += BLOCK
@@ -57,9 +57,9 @@ def passed_back(score, bar, at, stop):
         at -= 1
     if at == near:
         while at - BLOCK >= stop:
-            hits = 0
-            for i in range(at - BLOCK, at):
-                hits += score[i] > bar
+            hits, low = 0, np.uint64(at - BLOCK)
+            for i in range(BLOCK):
+                hits += score[low + np.uint64(i)] > bar
             if hits > 0:
                 break
             at -= BLOCK
@@ -155,15 +155,17 @@ def expired(score, time, mark, head, sure, k, cutoff):
 @inlined
 def inserted(score, time, mark, head, upto, s, t, m):
     """Put a row among those from `head` to `upto`, which move forward; its rank from 0 on. `head` must be above 0."""
-    rank = 0
-    for i in range(head, upto):
-        rank += score[i] > s
+    rank, low, one = 0, np.uint64(head), np.uint64(1)
+    for i in range(np.uint64(upto - head)):
+        rank += score[low + np.uint64(i)] > s
     while head + rank < upto and score[head + rank] == s and mark[head + rank] > m:
         rank += 1
-    for i in range(head, head + rank):
-        score[i - 1] = score[i]
-        time[i - 1] = time[i]
-        mark[i - 1] = mark[i]
+    for i in range(low, low + np.uint64(rank)):
+        score[np.uint64(i) - one] = score[np.uint64(i)]
+    for i in range(low, low + np.uint64(rank)):
+        time[np.uint64(i) - one] = time[np.uint64(i)]
+    for i in range(low, low + np.uint64(rank)):
+        mark[np.uint64(i) - one] = mark[np.uint64(i)]
     i = head + rank - 1
     score[i], time[i], mark[i] = s, t, m
     return rank
