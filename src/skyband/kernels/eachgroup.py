@@ -14,6 +14,7 @@ from skyband.kernels.eachrow import (
     DONE,
     FINISHED,
     HEAD,
+    KNOWN,
     LISTED,
     LOST,
     MERGE,
@@ -35,6 +36,8 @@ from skyband.kernels.eachrow import (
     stepped,
 )
 from skyband.kernels.front import FAR
+
+LOG = 1024  # rows that may enter the list before those passed over are taken in hand
 
 
 class Bands(NamedTuple):
@@ -68,7 +71,7 @@ def advanced(bands, marks, rows, upto, shape, page):
     """
     hand = (columns(FEW), columns(FEW), columns(FEW))
     most = min(shape.k, len(rows.id) + len(bands.mark))
-    work = (np.empty(most, np.float64), np.empty(FEW, np.int64))
+    work = (np.empty(most, np.float64), np.empty(FEW, np.int64), np.empty(LOG, np.int64))
     spare = (np.empty(FEW, np.int64), np.empty(most, np.int64))
     arrived = (rows.score, rows.time, rows.id)
     old = (bands.score, bands.time, bands.mark)
@@ -83,7 +86,7 @@ def advanced(bands, marks, rows, upto, shape, page):
             hand = loaded(hand, old, low, high, sure, shape.k, marks.bar[g], num, real)
             num[AT], num[RAW], num[BASE], num[SEEN] = at, at, marks.base[g], marks.step[g] - at
             num[DONE], num[SHOWN], num[NOW] = marks.done[g], marks.shown[g], marks.done[g] - 1 if shape.counts else -FAR
-            num[PHASE], num[PEAK], num[LOST] = 0, high - low, marks.lost[g]
+            num[PHASE], num[PEAK], num[LOST], num[KNOWN] = 0, high - low, marks.lost[g], 0
             if marks.lost[g]:
                 num[OLDEST] = -FAR  # the next step finds out
             why = ROOM
@@ -159,7 +162,7 @@ def grown(hand, work, num):
         num[HEAD] = len(longer[0]) - size
         return (longer, young, spare), work
     more = 2 * len(work[1])
-    return (band, roomy(young, num[YOUNG], more), spare), (work[0], np.empty(more, np.int64))
+    return (band, roomy(young, num[YOUNG], more), spare), (work[0], np.empty(more, np.int64), work[2])
 
 
 @kernel

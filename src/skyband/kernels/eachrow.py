@@ -24,8 +24,9 @@ PHASE, NOW, GONE, RANK = 10, 11, 12, 13  # the step at hand
 LISTED, WRITTEN = 14, 15  # what is on the page
 PEAK = 16  # rows held at once, at most
 NEED = 17  # so many rows there must be room for in front of the list; 0: for those that wait
+KNOWN = 19  # so many of the rows passed over since have entered the list
 LOST = 18  # some of the first k have been dropped since the last step
-STATE = 19
+STATE = 20
 BAR, BEST = 0, 1  # the bar, and the best score of those that wait
 # Why the loop came back.
 FINISHED, PAGE, ROOM, MERGE = range(4)
@@ -63,7 +64,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
     k, size, spare, counts, emit, most = shape
     l_score, l_time, l_mark = ranked
     y_score, y_time, y_mark = young
-    heap, picked = work
+    heap, picked, entered = work
     lists, first, out_id, out_score, out_rank = page
     at, raw, head, sure, waits, base = num[AT], num[RAW], num[HEAD], num[SURE], num[YOUNG], num[BASE]
     oldest, done, shown, peak, listed, written = (
@@ -75,27 +76,29 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
         num[WRITTEN],
     )
     phase, now, gone, rank, bar, best = num[PHASE], num[NOW], num[GONE], num[RANK], real[BAR], real[BEST]
-    end, why = len(l_score), FINISHED
+    end, why, known = len(l_score), FINISHED, num[KNOWN]
     grown = base + max(np.int64(16), base >> 1)
     take = False  # what was passed over has to be taken in hand
     edge, edge_due = at, -FAR  # the first row at `edge_due` or later
     while True:
         if take:  # those that fewer than k later ones beat begin to wait
             low = reached(time, now - size + 1, raw, at)
-            found = gathered(score, time, id, low, at, bar, k, heap, picked, y_score, y_time, y_mark, waits)
+            found = gathered(
+                score, time, id, low, at, k, entered, known, heap, picked, y_score, y_time, y_mark, waits
+            )  # fmt: skip
             if found < 0:
                 why = ROOM
                 num[NEED] = 0
                 break
             for i in range(waits, found):
                 best = max(best, y_score[i])
-            waits, raw, take = found, at, False
+            waits, raw, known, take = found, at, 0, False
             peak = max(peak, end - head + waits)
         if phase == 0:  # the next step: who leaves, who comes
+            if known == len(entered):
+                take = True
+                continue
             if sure > k + 2 * spare and l_score[head + k + spare - 1] > bar:  # the bar may rise
-                if raw < at:
-                    take = True
-                    continue
                 bar = l_score[head + k + spare - 1]
                 sure = complete(l_score, head, k + spare, bar)
             if end - head + waits > grown:
@@ -137,8 +140,10 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
                 s = score[at]
                 if s >= bar:  # never so without a score
                     rank = inserted(l_score, l_time, l_mark, head, head + sure, s, now, id[at] << 1)
+                    entered[known] = at
                     head -= 1
                     sure += 1
+                    known += 1
                     oldest = min(oldest, now)
                     peak = max(peak, end - head + waits)
                 at += 1
@@ -229,6 +234,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
         written,
     )
     num[PHASE], num[NOW], num[GONE], num[RANK], real[BAR], real[BEST] = phase, now, gone, rank, bar, best
+    num[KNOWN] = known
     return why
 
 
@@ -237,11 +243,13 @@ def held(rows, shape, young, work, num, real):
     """Before the rows go away, take in hand those that were passed over; whether there was room."""
     score, time, id = rows
     y_score, y_time, y_mark = young
-    heap, picked = work
+    heap, picked, entered = work
     at, waits, best = num[AT], num[YOUNG], real[BEST]
     low = reached(time, num[DONE] - shape.size, num[RAW], at)
     num[NEED] = 0
-    found = gathered(score, time, id, low, at, real[BAR], shape.k, heap, picked, y_score, y_time, y_mark, waits)
+    found = gathered(
+        score, time, id, low, at, shape.k, entered, num[KNOWN], heap, picked, y_score, y_time, y_mark, waits
+    )  # fmt: skip
     if found >= 0:
         for i in range(waits, found):
             best = max(best, y_score[i])

@@ -69,11 +69,11 @@ def passed_back(score, bar, at, stop):
 
 
 @inlined
-def lasting(score, bar, low, high, k, heap, picked):
+def lasting(score, low, high, k, entered, known, heap, picked):
     """Put the places of `score[low:high]` that fewer than k later ones beat into `picked`, the last first.
 
-    Those of `bar` or more only count as later ones: they are in the list already. Returns how many there are, or -1 if
-    `picked` has no room for them. One walk back: O(rows), and O(log k) for each that is not beaten.
+    The first `known` of `entered` only count as later ones: they are in the list already. Returns how many there are,
+    or -1 if `picked` has no room for them. One walk back: O(rows), and O(log k) for each that is not beaten.
     """
     size, found, at = 0, 0, high
     while at > low:
@@ -84,7 +84,9 @@ def lasting(score, bar, low, high, k, heap, picked):
         at -= 1
         s = score[at]
         if not np.isnan(s):
-            if not s >= bar:
+            while known > 0 and entered[known - 1] > at:
+                known -= 1
+            if known == 0 or entered[known - 1] != at:
                 if found == len(picked):
                     found = -1
                     break
@@ -112,9 +114,9 @@ def lasting(score, bar, low, high, k, heap, picked):
 
 
 @inlined
-def gathered(score, time, id, low, high, bar, k, heap, picked, to_score, to_time, to_mark, size):
+def gathered(score, time, id, low, high, k, entered, known, heap, picked, to_score, to_time, to_mark, size):
     """Put the `lasting` of the rows [low, high) behind `size` others: how many there are then, -1 without room."""
-    found = lasting(score, bar, low, high, k, heap, picked)
+    found = lasting(score, low, high, k, entered, known, heap, picked)
     if found < 0 or size + found > len(to_score):
         size = -1
     else:
