@@ -44,6 +44,13 @@ def passed(score, bar, at, stop):
             if hits > 0:
                 break
             at += BLOCK
+        while at + NEAR <= stop:
+            hits, low = 0, np.uint64(at)
+            for i in range(NEAR):
+                hits += score[low + np.uint64(i)] >= bar
+            if hits > 0:
+                break
+            at += NEAR
         while at < stop and not score[at] >= bar:
             at += 1
     return at
@@ -63,6 +70,13 @@ def passed_back(score, bar, at, stop):
             if hits > 0:
                 break
             at -= BLOCK
+        while at - NEAR >= stop:
+            hits, low = 0, np.uint64(at - NEAR)
+            for i in range(NEAR):
+                hits += score[low + np.uint64(i)] > bar
+            if hits > 0:
+                break
+            at -= NEAR
         while at > stop and not score[at - 1] > bar:
             at -= 1
     return at
