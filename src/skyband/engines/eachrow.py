@@ -34,7 +34,8 @@ class SweepEachRow:
     from the best row down merges both and drops what k better rows outlive. Exact; all groups in one call.
 
     Cost: O(1) for nearly every row, O(k) when a row enters the k best or one of them expires; O(k) a list.
-    Memory: at most 1.5 times what fewer than k better rows outlive, about k * (1 + ln(size / k)) in random order.
+    Memory: between two calls at most 1.5 times what fewer than k better rows outlive, and 16 rows; that is about
+    k * (1 + ln(size / k)) rows in random order.
 
     With "arrivals" each row is given once; with "changes" only the lists that differ from the one before.
 
@@ -109,14 +110,17 @@ class SweepEachRow:
     def _by_group(self, rows: Objects, groups: int) -> Rows:
         """The rows group by group, in their order within each; in room that serves again."""
         size = len(rows.id)
-        if groups == 1 or rows.group is None:
-            # columns that may not be written to would make numba compile the loop once more for each mixture
-            score, time, number = (np.require(c, requirements=["C", "W"]) for c in rows[:3])
-            return Rows(score, time, number, np.array([[0], [size]]))
+        single = groups == 1 or rows.group is None
+        fit = all(column.flags.c_contiguous and column.flags.writeable for column in rows[:3])
+        if single and fit:
+            return Rows(rows.score, rows.time, rows.id, np.array([[0], [size]]))
         if len(self._sorted[0]) < size:
-            self._room = _LEAST
-        self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
+            self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
         score, time, number = (column[:size] for column in self._sorted)
+        if single:  # columns that may not be written to would make numba compile the loop once more for each mixture
+            for new, old in zip((score, time, number), rows[:3], strict=True):
+                new[:] = old
+            return Rows(score, time, number, np.array([[0], [size]]))
         first = by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, number)
         return Rows(score, time, number, first)
 
@@ -151,6 +155,10 @@ class SweepEachRow:
         sizes = self._bands.first[1] - self._bands.first[0]
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(self._bands.score, self._bands.time, self._bands.mark >> 1, group)
+
+    def held(self) -> tuple[int, int]:
+        """References to rows, and rows: those ranked and those that wait."""
+        return len(self._bands.mark), len(self._bands.mark)
 
     def snapshot(self) -> Snapshot:
         """The bands and the marks of all groups."""

@@ -102,7 +102,7 @@ ENGINES = Registry(
             windows=_EVERY,
             minimal=True,
             cost="O(1) for nearly every row, O(log k) for a candidate",
-            memory="at most 1.4 times the minimal set",
+            memory="at most 1.5 times the minimal set",
             paper="ours",
         ),
     ),

@@ -33,6 +33,7 @@ from skyband.kernels.eachrow import (
     WRITTEN,
     YOUNG,
     held,
+    most_of,
     stepped,
 )
 from skyband.kernels.front import FAR
@@ -100,6 +101,11 @@ def advanced(bands, marks, rows, upto, shape, page):
                 hand, work = grown(hand, work, num)
             size = len(hand[0][0]) - num[HEAD]
             peak = max(peak, total + max(num[PEAK], size + num[YOUNG]) + len(bands.mark) - high)
+            if size + num[YOUNG] > most_of(num[BASE]):
+                hand, spare = merged(
+                    hand, spare, shape, num[DONE] - 1 - shape.size if shape.counts else -FAR, num, real
+                )
+                size = num[BASE]
             kept = roomy(kept, total, size + num[YOUNG])
             copied(hand[0], num[HEAD], size, kept, total)
             copied(hand[1], 0, num[YOUNG], kept, total + size)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare
+from skyband.kernels._jit import bare, inlined
 from skyband.kernels.front import FAR, complete, expired, gathered, inserted, passed, reached
 
 # What goes out: every list, those that differ from the one before, or each row once.
@@ -53,6 +53,12 @@ class Page(NamedTuple):
     rank: np.ndarray
 
 
+@inlined
+def most_of(base):
+    """So many rows may be kept before the next merge, if the last one left `base`."""
+    return base + max(np.int64(16), base >> 1)
+
+
 @bare
 def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real):
     """Take the rows from `num[AT]` to `stop`; why it came back.
@@ -77,7 +83,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
     )
     phase, now, gone, rank, bar, best = num[PHASE], num[NOW], num[GONE], num[RANK], real[BAR], real[BEST]
     end, why, known = len(l_score), FINISHED, num[KNOWN]
-    grown = base + max(np.int64(16), base >> 1)
+    grown = most_of(base)
     take = False  # what was passed over has to be taken in hand
     edge, edge_due = at, -FAR  # the first row at `edge_due` or later
     while True:
