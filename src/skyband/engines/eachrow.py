@@ -34,8 +34,8 @@ class SweepEachRow:
     from the best row down merges both and drops what k better rows outlive. Exact; all groups in one call.
 
     Cost: O(1) for nearly every row, O(k) when a row enters the k best or one of them expires; O(k) a list.
-    Memory: between two calls at most 1.5 times what fewer than k better rows outlive, and 16 rows; that is about
-    k * (1 + ln(size / k)) rows in random order.
+    Memory: what fewer than k better rows outlive, about k * (1 + ln(size / k)) in random order; after a merge it may
+    grow by half, or by 16 rows, before the next.
 
     With "arrivals" each row is given once; with "changes" only the lists that differ from the one before.
 

@@ -6,7 +6,7 @@ list is complete down to a bar: whoever scores as much is in it. Those below wai
 
 import numpy as np
 
-from skyband.kernels._jit import inlined
+from skyband.kernels._jit import bare, inlined
 
 FAR = 1 << 61  # after all time
 BLOCK = 128  # rows compared at once, without a branch
@@ -82,7 +82,7 @@ def passed_back(score, bar, at, stop):
     return at
 
 
-@inlined
+@bare
 def lasting(score, low, high, k, entered, known, heap, picked):
     """Put the places of `score[low:high]` that fewer than k later ones beat into `picked`, the last first.
 
@@ -127,7 +127,7 @@ def lasting(score, low, high, k, entered, known, heap, picked):
     return found
 
 
-@inlined
+@bare
 def gathered(score, time, id, low, high, k, entered, known, heap, picked, to_score, to_time, to_mark, size):
     """Put the `lasting` of the rows [low, high) behind `size` others: how many there are then, -1 without room."""
     found = lasting(score, low, high, k, entered, known, heap, picked)
@@ -141,7 +141,7 @@ def gathered(score, time, id, low, high, k, entered, known, heap, picked, to_sco
     return size
 
 
-@inlined
+@bare
 def expired(score, time, mark, head, sure, k, cutoff):
     """Take off whose time is `cutoff` or before, until the first k are alive.
 
@@ -168,7 +168,7 @@ def expired(score, time, mark, head, sure, k, cutoff):
     return head, oldest, gone, left
 
 
-@inlined
+@bare
 def inserted(score, time, mark, head, upto, s, t, m):
     """Put a row among those from `head` to `upto`, which move forward; its rank from 0 on. `head` must be above 0."""
     rank, low, one = 0, np.uint64(head), np.uint64(1)
