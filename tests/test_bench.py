@@ -4,10 +4,12 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from skyband.bench import door, slide, workloads
+from skyband.bench import arrival, door, slide, workloads
+from skyband.bench.result import Result
 from skyband.bench.slide import Case, Setting
 from skyband.cli import app
 from skyband.errors import QueryError, SourceError
@@ -145,3 +147,62 @@ def test_the_dashboard_is_measured_in_a_browser():
         assert 0 < line["server"] < 0.5
         assert 0 < line["longest_task"] < 500
         assert line["longest_frame"] > 0
+
+
+def test_the_arrival_suite_has_the_settings_of_the_paper():
+    full, quick = arrival.cases(quick=False), arrival.cases(quick=True)
+    assert len(full) == 5 * 3 * len(arrival.able())
+    assert set(quick) < set(full)
+    assert {case.size for case in full} == {40_000}
+    assert {case.buffer for case in full} == {2_000}
+    assert {"sweep", "rapf2", *(name for group in arrival.GROUPS for name in group)} <= set(arrival.able())
+
+
+@pytest.mark.parametrize("stream", ["random", "walk", "increasing", "decreasing"])
+def test_exact_arrival_engines_tell_the_same_number_of_rows(stream):
+    score = arrival.STREAMS[stream](9_000, 0)
+    found = {
+        name: arrival.measure(arrival.Case(4, stream, name, 1_000, 100), score, 30.0)
+        for name in ("sweep", "strict", "rapf", "rapf2", "probabilistic")
+    }
+    exact = {(r.rows, r.output_rows) for name, r in found.items() if name != "probabilistic"}
+    assert len(exact) == 1
+    assert (found["probabilistic"].output_rows < found["sweep"].output_rows) == (stream in ("walk", "decreasing"))
+    for result in found.values():
+        assert 4 <= result.references <= 2.5 * result.candidates_peak
+        assert set(result.as_dict()) == FIELDS | {"references", "objects"}
+    if stream != "decreasing":  # there all are candidates
+        assert found["rapf2"].objects > found["rapf"].objects > found["strict"].objects
+
+
+def test_temperatures_are_the_real_ones_and_then_rounds_like_them(real_data):
+    score = workloads.sensorscope(1_200_000, 1, real_data)
+    assert len(score) == 1_200_000
+    assert not np.isnan(score).any()
+    file = pq.read_table(real_data / workloads.SENSORS, columns=["ambient_temp_c"])["ambient_temp_c"]
+    read = file.drop_null().to_numpy().astype(np.float64)
+    rows = len(read)
+    np.testing.assert_array_equal(score[:rows], read)
+    assert 0 < np.abs(score[rows : 2 * rows] - read).max() < 1
+
+
+def test_the_order_of_the_engines_is_told():
+    def lines(speeds):
+        return [Result("arrival", "k=9", name, rate, 1.0, 0, 0, 0, 1.0, filled=True) for name, rate in speeds.items()]
+
+    names = [name for group in arrival.GROUPS for name in group]
+    falling = {name: 100 - i for i, name in enumerate(names)}
+    assert next(arrival.verdicts(lines(falling))).startswith("k=9: as in section 8.2: probabilistic > sapf > rapf >")
+    assert "not as in" in next(arrival.verdicts(lines({**falling, "strict": 97.5})))
+    assert not list(arrival.verdicts(lines({"sweep": 5})))
+
+
+def test_arrival_lines_and_table_come_from_the_command(monkeypatch):
+    monkeypatch.setattr(arrival, "QUICK", arrival.Scale(60_000, 0.2))
+    args = ["bench", "arrival", "--quick", "--engine", "sweep", "--engine", "strict", "--stream", "random", "--k", "9"]
+    lines = [json.loads(line) for line in CliRunner().invoke(app, [*args, "--json"]).stdout.splitlines()]
+    assert [line["engine"] for line in lines] == ["sweep", "strict"]
+    assert lines[0]["output_rows"] == lines[1]["output_rows"] > 0
+    table = CliRunner().invoke(app, args).stdout
+    assert "k=9 n=40000 random" in table
+    assert "refs" in table

@@ -377,9 +377,8 @@ def _described(query: TopK, traits: Traits) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
     if window.kind == "row":
         yield f"window: the last {spoken(window.size)} before every row, answered after every row"
-        heavy = '; k rows for every row: "changes" or "arrivals" say less' if query.emit == "answers" else ""
         usual = "about k * (1 + ln(rows in the window / k)) in random order"
-        yield f"keeps: what fewer than k later rows beat, {usual}{heavy}"
+        yield f"keeps: what fewer than k later rows beat, {usual}"
     else:
         ratio = -(-window.size // window.slide)
         size, slide = (
@@ -405,7 +404,9 @@ def _described(query: TopK, traits: Traits) -> Iterator[str]:
         "changes": "what entered and left since the list before",
         "arrivals": "each row once, when it first enters a list",
     }
-    yield f"emits: {query.emit}, {says[query.emit]}"
+    heavy = '; heavy: up to k rows for every row, where "changes" or "arrivals" say less'
+    every = query.emit == "answers" and "every row" in window.kinds
+    yield f"emits: {query.emit}, {says[query.emit]}{heavy if every else ''}"
 
 
 def _harmonic(n: int) -> float:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 TRADES = "es_futures_trades.parquet"
 """The real stream: trades of the E-mini S&P 500 future."""
 
+SENSORS = "sensorscope_stbernard.parquet"
+"""Real measurements: what the stations of a sensor network sent."""
+
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _TICK = 0.25  # the smallest step of that future's price
 
@@ -83,12 +86,30 @@ def trades(rows: int, seed: int = 0, data: Path | None = None) -> np.ndarray:
     return np.concatenate(rounds)[:rows]
 
 
-def find(data: Path | None = None) -> Path | None:
-    """The file of real trades: in `data`, in SKYBAND_DATA, or in ../shared/data beside checkout or cwd."""
+def sensorscope(rows: int, seed: int = 0, data: Path | None = None) -> np.ndarray:
+    """Ambient temperatures as the stations of the Sensorscope deployment at the Grand St. Bernard sent them.
+
+    Beyond the end of the file come further rounds of it with small random differences. Raises `SourceError`
+    where the file is not found.
+    """
+    import pyarrow.parquet as pq
+
+    path = find(data, SENSORS)
+    if path is None:
+        msg = f"{SENSORS} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA"
+        raise SourceError(msg)
+    read = pq.read_table(path, columns=["ambient_temp_c"])["ambient_temp_c"].to_numpy().astype(np.float64)
+    read, rng = read[~np.isnan(read)], np.random.default_rng(seed)
+    rounds = [read, *(read + rng.normal(0.0, 0.05, len(read)) for _ in range(1, -(-rows // len(read))))]
+    return np.concatenate(rounds)[:rows]
+
+
+def find(data: Path | None = None, name: str = TRADES) -> Path | None:
+    """A file of real data: in `data`, in SKYBAND_DATA, or in ../shared/data beside checkout or cwd."""
     named = data or os.environ.get("SKYBAND_DATA")
     beside = [base.parent / "shared" / "data" for base in (_CHECKOUT, Path.cwd())]
     folders = [Path(named)] if named else beside
-    return next((folder / TRADES for folder in folders if (folder / TRADES).is_file()), None)
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
 STREAMS: Mapping[str, Callable[[int, int], np.ndarray]] = MappingProxyType(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,11 +29,6 @@ Examples:
 
   skyband bench slide --engine sweep --engine mintopk --stream walk
 """
-
-
-@app.callback()
-def _bench() -> None:
-    """Keep `slide` a command of its own while it is the only suite."""
 
 
 @app.command("slide", help=HELP)
@@ -163,7 +159,57 @@ def knn(
             print(f"{line.case:48} {line.way:28} {told}  {kept}", flush=True)
 
 
-def _shown(results: Iterator[Result], total: int) -> Iterator[Result]:
+ARRIVAL = """Measure every engine after every row, at the settings of the top-k/w paper.
+
+One query: the last 40,000 rows, each row told once when it first is among the k best. Seconds are those of one
+core, after the first window is full. "refs" and "objects" are what is kept on average (figure 12 of the paper).
+
+Examples:
+
+  skyband bench arrival --quick
+
+  skyband bench arrival --quick --json > arrival.jsonl
+
+  skyband bench arrival --engine sweep --engine probabilistic --stream walk --k 81
+"""
+
+
+@app.command("arrival", help=ARRIVAL)
+def arrival(
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and rows: about a minute.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every case as it ends.")] = False,
+    engine: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this engine; repeatable.")] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only random, walk, increasing, decreasing or sensorscope; repeatable."),
+    ] = None,
+    k: Annotated[list[int] | None, typer.Option(min=1, help="Only this k; repeatable.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the real measurements (else SKYBAND_DATA or ../shared/data).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up streams.")] = 0,
+) -> None:
+    """Run the arrival suite and print what it found."""
+    from skyband.bench.arrival import FULL, QUICK, cases, run, verdicts
+    from skyband.bench.workloads import SENSORS, find
+
+    todo = cases(quick=quick, engines=engine or [], streams=stream or [], ks=k or [])
+    if not stream and find(data, SENSORS) is None:
+        todo = [case for case in todo if case.stream != "sensorscope"]
+        print(f"skipped: sensorscope ({SENSORS} not found; see --data)", file=sys.stderr)
+    found: list[Result] = []
+    for result in _shown(run(todo, QUICK if quick else FULL, seed=seed, data=data), len(todo)):
+        found.append(result)
+        if as_json:
+            print(json.dumps(result.as_dict()), flush=True)
+    if not as_json:
+        _print_table(found, {"references": "refs", "objects": "objects"})
+        for verdict in verdicts(found):
+            print(verdict)
+
+
+def _shown(results: Iterator[Any], total: int) -> Iterator[Any]:
     """Pass results through, with a bar and the time left where there is a terminal to see them."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -181,7 +227,8 @@ def _shown(results: Iterator[Result], total: int) -> Iterator[Result]:
             yield result
 
 
-def _print_table(results: list[Result]) -> None:
+def _print_table(results: list[Result], more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """One line a result; `more` names further fields of it and their columns."""
     from rich.console import Console
     from rich.table import Table
 
@@ -191,7 +238,7 @@ def _print_table(results: list[Result]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("case", no_wrap=True)
     table.add_column("engine", no_wrap=True)
-    for name in ("rows/s", "of scan", "candidates", "bytes", "rows out", "rows", "seconds"):
+    for name in ("rows/s", "of scan", "candidates", "bytes", "rows out", "rows", "seconds", *more.values()):
         table.add_column(name, justify="right", no_wrap=True)
     best = {r.case: max(o.rows_per_s for o in results if o.case == r.case) for r in results}
     before = ""
@@ -207,6 +254,7 @@ def _print_table(results: list[Result]) -> None:
             short(r.output_rows),
             short(r.rows) + ("" if r.filled else "*"),
             f"{r.seconds:.3f}",
+            *(short(getattr(r, field)) for field in more),
         ]
         table.add_row(*row)
         before = r.case

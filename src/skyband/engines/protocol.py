@@ -46,7 +46,8 @@ class Answers(NamedTuple):
     Lists come ordered by end, then by group, then by step.
 
     Where the query emits "arrivals", an engine may give of each list only the rows that it has not given
-    before; it says so by their ranks, and leaves out lists that have no such row.
+    before; it says so by their ranks, and leaves out lists that have no such row. Where it emits "changes",
+    an engine may leave out lists that are like the one before them.
     """
 
     step: np.ndarray  # int64: number of the window; after every row: how many rows its group has seen

@@ -113,14 +113,14 @@ _BY_BAR = "2 comparisons for nearly every row in random order"
 ENGINES = Registry(
     Entry(
         "sweep",
-        "sweep:Sweep",
+        "sweep:sweep_for",
         Traits(
             exact=True,
             groups=True,
             windows=_EVERY,
             minimal=True,
             cost="O(1) for nearly every row, O(log k) for a candidate",
-            memory="at most 1.4 times the minimal set",
+            memory="at most 1.5 times the minimal set",
             paper="ours",
         ),
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.kernels.order import by_group
 from skyband.kernels.sweep import NEVER, Marks, Page, Rows, Shape, settled, sweep
 from skyband.windows import Clock
@@ -158,6 +158,15 @@ class Sweep:
         }
 
 
+def sweep_for(query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> Engine:
+    """The form of our engine that serves the query's window: pane by pane, or after every row."""
+    if "every row" in query.window.kinds:
+        from skyband.engines.eachrow import SweepEachRow
+
+        return SweepEachRow(query, resume)
+    return Sweep(query, resume)
+
+
 def _bound(pages: list[Page], groups: int) -> Answers:
     """All pages as one, ordered by end, group and step."""
     if len(pages) == 1:
@@ -185,4 +194,5 @@ def ordered(answers: Answers) -> Answers:
         first,
         answers.id[place],
         answers.score[place],
+        None if answers.rank is None else answers.rank[place],
     )

@@ -178,10 +178,11 @@ class Pipeline:
 
     def _ranked_only(self, part: Part) -> Part:
         """The rows that have a score; the others are counted."""
+        if not len(part.score) or not np.isnan(part.score.min()):  # the least is NaN if any is
+            return part
         none = _unscored(part.score)
-        missing = int(none.sum())
-        self._stats.without_score += missing
-        return part.take(np.flatnonzero(~none)) if missing else part
+        self._stats.without_score += int(none.sum())
+        return part.take(np.flatnonzero(~none))
 
     def _release(self, edge: int) -> list[Part]:
         """Take out the waiting rows before `edge`, as parts in order."""

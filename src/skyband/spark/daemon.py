@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 
-WARM = ("pandas", "pyarrow.compute", "skyband.spark.maintain", "skyband.engines.sweep", "skyband.kernels.prune")
+WARM = ("pandas", "pyarrow.compute", "skyband.spark.maintain", "skyband.engines.eachrow", "skyband.kernels.prune")
 
 
 def main() -> None:

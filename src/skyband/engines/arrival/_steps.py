@@ -198,6 +198,11 @@ class Steps:
         score, time, id, mark = _columns(self.band)
         return Objects(score, time, id), mark & TOLD
 
+    def held(self) -> tuple[int, int]:
+        """References to objects in its lists, and objects in lists and buffer."""
+        lists = [_columns(ranked)[2] for ranked in (self.band, self.screen) if ranked.num[KIND] != NONE]
+        return sum(map(len, lists)), len(np.union1d(lists[0], self.rows.id))
+
     def _with_buffer(self, arrivals: Objects) -> Rows:
         # columns that may not be written to would make numba compile the loop once more for each mixture
         score, time, id = (np.require(c, requirements=["C", "W"]) for c in arrivals[:3])

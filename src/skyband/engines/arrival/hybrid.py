@@ -112,6 +112,12 @@ class Hybrid:
         self.peak = max(self.peak, len(kept.id))
         return kept
 
+    def held(self) -> tuple[int, int]:
+        """References to objects in the lists of all engines at work, and objects in lists and buffer."""
+        parts = [self._running] if self._beside is None else [self._running, self._beside]
+        ids = np.concatenate([self._recent.id, *(np.r_[part.kept()[0].id, part.rows.id] for part in parts)])
+        return sum(part.held()[0] for part in parts), len(np.unique(ids))
+
     def snapshot(self) -> Snapshot:
         """The engines, the buffer, the sample and what has happened."""
         saved = {f"running/{name}": array for name, array in self._running.snapshot().items()}

@@ -1,0 +1,187 @@
+"""Our own engine after every row: one comparison for nearly every row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.sweep import ordered
+from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
+from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Page, Shape
+from skyband.kernels.order import by_group
+from skyband.kernels.sweep import NEVER, Rows
+
+if TYPE_CHECKING:
+    from skyband.query import TopK
+
+_MOST = 1 << 24  # rows of answers written before the kernel comes up for air
+_LEAST = 1 << 12
+_EMITS = {"answers": ANSWERS, "changes": CHANGES, "arrivals": ARRIVALS}
+_FRESH = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}
+
+
+class SweepEachRow:
+    """Keep the best of the window ranked down to a bar, and pass over all rows below it.
+
+    No list changes while no row reaches the bar and none of the k best expires, so the next row to look at is found
+    by one comparison a row, many at once. Only when fewer than k of the ranked are left above the bar, or
+    the batch ends, one walk back over the rows passed over since finds the few that fewer than k later ones
+    beat. They wait, unsorted, until the bar comes down to them or there are half as many as ranked ones; then one walk
+    from the best row down merges both and drops what k better rows outlive. Exact; all groups in one call.
+
+    Cost: O(1) for nearly every row, O(k) when a row enters the k best or one of them expires; O(k) a list.
+    Memory: what fewer than k better rows outlive, about k * (1 + ln(size / k)) in random order; after a merge it may
+    grow by half, or by 16 rows, before the next.
+
+    With "arrivals" each row is given once; with "changes" only the lists that differ from the one before.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3), emit="arrivals")
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="sweep").select(["window_end", "score"]).to_pylist()
+    [{'window_end': 1, 'score': 5.0}, {'window_end': 4, 'score': 3.0}]
+
+    References
+    ----------
+    The bar is that of Pripuzic et al., TODS 2015, section 4.1 (PA); the rows below it are what makes it exact here.
+    """
+
+    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        window, spare = query.window, math.ceil(4 * math.sqrt(query.k))
+        self._shape = Shape(int(query.k), window.size, spare, window.counts, _EMITS[query.emit], 0)
+        self._room = _LEAST
+        self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+        if resume is None:
+            none = np.empty(0, np.int64)
+            self._bands = Bands(np.empty(0), none, none, np.empty((2, 0), np.int64))
+            self._marks = Marks(none, none, np.empty(0, np.bool_), none, none, np.empty(0), np.empty(0, np.bool_))
+            self.peak = 0
+        else:
+            self._bands = Bands(*(resume[name].copy() for name in Bands._fields))
+            self._marks = Marks(*(resume[name].copy() for name in Marks._fields))
+            self.peak = int(resume["peak"])
+
+    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+        """Take `arrivals`, a step for each; or a step for each position before `upto`."""
+        groups = max(len(self._marks.done), 1 if arrivals.group is None else 0)
+        if isinstance(upto, np.ndarray):
+            groups = max(groups, len(upto))
+        if arrivals.group is not None and len(arrivals.group):
+            groups = max(groups, int(arrivals.group.max()) + 1)
+        self._enlarge(groups)
+        goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
+        rows = self._by_group(arrivals, groups)
+        held = len(self._bands.mark) + len(rows.id)
+        shape = self._shape._replace(most=min(self._shape.k, held))
+        pages: list[Page] = []
+        more, told = True, 0
+        while more:
+            page = self._page(len(rows.id), held, int((goal - self._marks.done).clip(0).sum()))
+            self._bands, lists, size, most, more = advanced(self._bands, self._marks, rows, goal, shape, page)
+            self.peak = max(self.peak, most)
+            pages.append(_written(page, lists, size))
+            told += size
+            self._room = max(_LEAST, 2 * told)
+        return _bound(pages, groups, once=shape.emit == ARRIVALS)
+
+    def _page(self, rows: int, held: int, positions: int) -> Page:
+        """Room for answers: about twice what the last call told, since room is dear even if little is written to it."""
+        shape = self._shape
+        steps = (positions if shape.counts else rows) + 1
+        once = shape.emit == ARRIVALS
+        room = min(held if once else steps * min(shape.k, held), _MOST)
+        if shape.emit != ANSWERS:
+            room = min(room, self._room)
+        room = max(room, min(shape.k, held), 1)
+        lists = min(steps, room, _MOST)
+        return Page(
+            np.empty((3, lists), np.int64),
+            np.zeros(lists + 1, np.int64),
+            np.empty(room, np.int64),
+            np.empty(room),
+            np.empty(room if once else 0, np.int64),
+        )
+
+    def _by_group(self, rows: Objects, groups: int) -> Rows:
+        """The rows group by group, in their order within each; in room that serves again."""
+        size = len(rows.id)
+        single = groups == 1 or rows.group is None
+        fit = all(column.flags.c_contiguous and column.flags.writeable for column in rows[:3])
+        if single and fit:
+            return Rows(rows.score, rows.time, rows.id, np.array([[0], [size]]))
+        if len(self._sorted[0]) < size:
+            self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
+        score, time, number = (column[:size] for column in self._sorted)
+        if single:  # columns that may not be written to would make numba compile the loop once more for each mixture
+            for new, old in zip((score, time, number), rows[:3], strict=True):
+                new[:] = old
+            return Rows(score, time, number, np.array([[0], [size]]))
+        first = by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, number)
+        return Rows(score, time, number, first)
+
+    def _enlarge(self, groups: int) -> None:
+        """Make room for groups not met before."""
+        new = groups - len(self._marks.done)
+        if new <= 0:
+            return
+        fresh = _FRESH if self._shape.counts else {**_FRESH, "done": NEVER}
+        self._marks = Marks(
+            *(
+                np.concatenate([old, np.full(new, fresh[name], old.dtype)])
+                for name, old in zip(Marks._fields, self._marks, strict=True)
+            )
+        )
+        empty = np.full((2, new), len(self._bands.mark), np.int64)
+        self._bands = self._bands._replace(first=np.concatenate([self._bands.first, empty], axis=1))
+
+    def busy(self) -> np.ndarray:
+        """Groups that keep rows, or have yet to say that their window has become empty."""
+        return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown)
+
+    def regroup(self, keep: np.ndarray) -> None:
+        """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
+        known = keep[keep < len(self._marks.done)]
+        self._bands = self._bands._replace(first=np.ascontiguousarray(self._bands.first[:, known]))
+        self._marks = Marks(*(column[known] for column in self._marks))
+
+    def candidates(self) -> Objects:
+        """Exactly what fewer than k better rows outlive in each group, best first."""
+        self._bands = settled(self._bands, self._marks, self._shape)
+        sizes = self._bands.first[1] - self._bands.first[0]
+        group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        return Objects(self._bands.score, self._bands.time, self._bands.mark >> 1, group)
+
+    def held(self) -> tuple[int, int]:
+        """References to rows, and rows: those ranked and those that wait."""
+        return len(self._bands.mark), len(self._bands.mark)
+
+    def snapshot(self) -> Snapshot:
+        """The bands and the marks of all groups."""
+        return {
+            **{name: column.copy() for name, column in self._bands._asdict().items()},
+            **{name: column.copy() for name, column in self._marks._asdict().items()},
+            "peak": np.array(self.peak),
+        }
+
+
+def _written(page: Page, lists: int, rows: int) -> Page:
+    """The part of a page that was written, in room of its own if it is small."""
+    cut = Page(page.lists[:, :lists], page.first[: lists + 1], page.id[:rows], page.score[:rows], page.rank[:rows])
+    return Page(*(c.copy() for c in cut)) if 4 * rows < len(page.id) else cut
+
+
+def _bound(pages: list[Page], groups: int, *, once: bool) -> Answers:
+    """All pages as one, ordered by end, group and step."""
+    if len(pages) == 1:
+        lists, first, id, score, rank = pages[0]
+    else:
+        lists = np.concatenate([p.lists for p in pages], axis=1)
+        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))])
+        id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (2, 3, 4))
+    answers = Answers(lists[0], lists[1], lists[2].astype(np.int32), first, id, score, rank if once else None)
+    return answers if groups == 1 else ordered(answers)

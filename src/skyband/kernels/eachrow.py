@@ -1,0 +1,263 @@
+"""Top-k after every row: the loop over the rows of one group, which looks at few of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skyband.kernels._jit import bare, inlined
+from skyband.kernels.front import FAR, complete, expired, gathered, inserted, passed, reached
+
+# What goes out: every list, those that differ from the one before, or each row once.
+ANSWERS, CHANGES, ARRIVALS = range(3)
+# Where the group at hand stands.
+AT = 0  # the next row
+RAW = 1  # the first row that has been passed over and not been taken in hand yet
+HEAD = 2  # where the list begins
+SURE = 3  # so many of it score at least the bar
+YOUNG = 4  # rows that wait
+BASE = 5  # rows after the last merge
+OLDEST = 6  # no time among the first k is before this
+DONE = 7  # positions before this have had their step, for counting windows
+SEEN = 8  # steps before row 0
+SHOWN = 9  # the last list had rows
+PHASE, NOW, GONE, RANK = 10, 11, 12, 13  # the step at hand
+LISTED, WRITTEN = 14, 15  # what is on the page
+PEAK = 16  # rows held at once, at most
+NEED = 17  # so many rows there must be room for in front of the list; 0: for those that wait
+KNOWN = 19  # so many of the rows passed over since have entered the list
+LOST = 18  # some of the first k have been dropped since the last step
+STATE = 20
+BAR, BEST = 0, 1  # the bar, and the best score of those that wait
+# Why the loop came back.
+FINISHED, PAGE, ROOM, MERGE = range(4)
+
+
+class Shape(NamedTuple):
+    """The query as numbers."""
+
+    k: int
+    size: int
+    spare: int  # so many more than k the list has above its bar
+    counts: bool  # a step for every position; otherwise for every row
+    emit: int
+    most: int  # rows a list can have
+
+
+class Page(NamedTuple):
+    """Room for what is told: for each list its step, end and group, where it begins, and its rows."""
+
+    lists: np.ndarray  # int64, 3 rows
+    first: np.ndarray  # int64, one longer
+    id: np.ndarray
+    score: np.ndarray
+    rank: np.ndarray
+
+
+@inlined
+def most_of(base):
+    """So many rows may be kept before the next merge, if the last one left `base`."""
+    return base + max(np.int64(16), base >> 1)
+
+
+@bare
+def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real):
+    """Take the rows from `num[AT]` to `stop`; why it came back.
+
+    Rows below the bar are passed over: they change no list. When fewer than k of the list are above it, those that
+    fewer than k later ones beat join those that wait; these enter the list if they reach it, and the bar falls.
+    """
+    score, time, id = rows
+    k, size, spare, counts, emit, most = shape
+    l_score, l_time, l_mark = ranked
+    y_score, y_time, y_mark = young
+    heap, picked, entered = work
+    lists, first, out_id, out_score, out_rank = page
+    at, raw, head, sure, waits, base = num[AT], num[RAW], num[HEAD], num[SURE], num[YOUNG], num[BASE]
+    oldest, done, shown, peak, listed, written = (
+        num[OLDEST],
+        num[DONE],
+        num[SHOWN],
+        num[PEAK],
+        num[LISTED],
+        num[WRITTEN],
+    )
+    phase, now, gone, rank, bar, best = num[PHASE], num[NOW], num[GONE], num[RANK], real[BAR], real[BEST]
+    end, why, known = len(l_score), FINISHED, num[KNOWN]
+    grown = most_of(base)
+    take = False  # what was passed over has to be taken in hand
+    edge, edge_due = at, -FAR  # the first row at `edge_due` or later
+    while True:
+        if take:  # those that fewer than k later ones beat begin to wait
+            low = reached(time, now - size + 1, raw, at)
+            found = gathered(
+                score, time, id, low, at, k, entered, known, heap, picked, y_score, y_time, y_mark, waits
+            )  # fmt: skip
+            if found < 0:
+                why = ROOM
+                num[NEED] = 0
+                break
+            for i in range(waits, found):
+                best = max(best, y_score[i])
+            waits, raw, known, take = found, at, 0, False
+            peak = max(peak, end - head + waits)
+        if phase == 0:  # the next step: who leaves, who comes
+            if known == len(entered):
+                take = True
+                continue
+            if sure > k + 2 * spare and l_score[head + k + spare - 1] > bar:  # the bar may rise
+                bar = l_score[head + k + spare - 1]
+                sure = complete(l_score, head, k + spare, bar)
+            if end - head + waits > grown:
+                why = MERGE
+                break
+            due = oldest + size
+            if emit != ANSWERS and at < stop and not score[at] >= bar and time[at] < due:
+                if due != edge_due:
+                    edge, edge_due = at, due
+                    if counts:  # where no position is missing it is there
+                        edge = min(at + due - time[at] - 1, stop - 1)
+                        if time[edge] >= due:
+                            edge = at
+                    edge = reached(time, due, edge, stop)
+                at = passed(score, bar, at, edge)
+            now = time[at] if at < stop else FAR
+            if counts:
+                if emit != ANSWERS or (head == end and not shown):  # between these nothing changes
+                    now = min(now, max(due, done))
+                else:
+                    now = done
+                if now >= upto:
+                    break
+            elif at == stop:
+                break
+            if listed == lists.shape[1] or written + most > len(out_id):
+                why = PAGE
+                break
+            if head == 0:
+                why = ROOM
+                num[NEED] = 1
+                break
+            gone, rank = 0, k
+            if due <= now:
+                head, oldest, gone, sure = expired(l_score, l_time, l_mark, head, sure, k, now - size)
+                gone += k * num[LOST]
+                num[LOST] = 0
+            if at < stop and time[at] == now:
+                s = score[at]
+                if s >= bar:  # never so without a score
+                    rank = inserted(l_score, l_time, l_mark, head, head + sure, s, now, id[at] << 1)
+                    entered[known] = at
+                    head -= 1
+                    sure += 1
+                    known += 1
+                    oldest = min(oldest, now)
+                    peak = max(peak, end - head + waits)
+                at += 1
+            phase = 1
+        if sure < k and bar > -np.inf:  # those that wait may reach the list
+            if raw < at:
+                take = True
+                continue
+            count = end - head
+            if waits > 0 and (count < k or best >= l_score[head + k - 1]):
+                reach = l_score[head + min(k + spare, count) - 1] if count >= k else -np.inf
+                few = 0
+                for i in range(waits):
+                    few += y_score[i] >= reach
+                if count < k or few > max(8, count >> 3):
+                    why = MERGE
+                    break
+                if head < few:
+                    why = ROOM
+                    num[NEED] = few
+                    break
+                left, best, above = 0, -np.inf, complete(l_score, head, min(k + spare, count), reach)
+                for i in range(waits):
+                    s, t, m = y_score[i], y_time[i], y_mark[i]
+                    if s >= reach:
+                        if t > now - size:
+                            inserted(l_score, l_time, l_mark, head, head + above, s, t, m)
+                            head -= 1
+                            above += 1
+                            oldest = min(oldest, t)
+                    else:
+                        y_score[left], y_time[left], y_mark[left] = s, t, m
+                        best = max(best, s)
+                        left += 1
+                waits = left
+                count = end - head
+            if count < k:
+                bar, sure = -np.inf, count
+            else:
+                bar = l_score[head + min(k + spare, count) - 1]
+                if waits > 0:
+                    bar = max(bar, np.nextafter(best, np.inf))
+                sure = complete(l_score, head, k, bar)
+        # what is told
+        phase, done = 0, now + 1
+        told = min(k, end - head)
+        got = 0
+        if emit == ARRIVALS:
+            if rank < k and rank < k - gone:  # the row that came; those in front of the k-th are known
+                i = head + rank
+                l_mark[i] |= 1
+                out_id[written], out_score[written], out_rank[written] = l_mark[i] >> 1, l_score[i], rank + 1
+                got = 1
+            for i in range(head + max(k - gone, 0), head + told):
+                if not l_mark[i] & 1:
+                    l_mark[i] |= 1
+                    out_id[written + got], out_score[written + got] = l_mark[i] >> 1, l_score[i]
+                    out_rank[written + got] = i - head + 1
+                    got += 1
+            tells = got > 0
+        else:
+            tells = (told > 0 or shown > 0) and (emit == ANSWERS or gone > 0 or rank < k)
+            if tells:
+                got = told
+                for i in range(got):
+                    out_id[written + i] = l_mark[head + i] >> 1
+                    out_score[written + i] = l_score[head + i]
+                shown = got > 0
+        if tells:
+            lists[0, listed] = now + 1 if counts else num[SEEN] + at
+            lists[1, listed] = now + 1
+            lists[2, listed] = group
+            written += got
+            listed += 1
+            first[listed] = written
+    if why == FINISHED:
+        if counts:
+            done = max(done, upto)
+        elif raw < stop:
+            done = time[stop - 1] + 1
+    num[AT], num[RAW], num[HEAD], num[SURE], num[YOUNG] = at, raw, head, sure, waits
+    num[OLDEST], num[DONE], num[SHOWN], num[PEAK], num[LISTED], num[WRITTEN] = (
+        oldest,
+        done,
+        shown,
+        peak,
+        listed,
+        written,
+    )
+    num[PHASE], num[NOW], num[GONE], num[RANK], real[BAR], real[BEST] = phase, now, gone, rank, bar, best
+    num[KNOWN] = known
+    return why
+
+
+@bare
+def held(rows, shape, young, work, num, real):
+    """Before the rows go away, take in hand those that were passed over; whether there was room."""
+    score, time, id = rows
+    y_score, y_time, y_mark = young
+    heap, picked, entered = work
+    at, waits, best = num[AT], num[YOUNG], real[BEST]
+    low = reached(time, num[DONE] - shape.size, num[RAW], at)
+    num[NEED] = 0
+    found = gathered(
+        score, time, id, low, at, shape.k, entered, num[KNOWN], heap, picked, y_score, y_time, y_mark, waits
+    )  # fmt: skip
+    if found >= 0:
+        for i in range(waits, found):
+            best = max(best, y_score[i])
+        num[YOUNG], num[RAW], real[BEST] = found, at, best
+    return found >= 0
