@@ -7,22 +7,28 @@
 [{'window_end': 3, 'rank': 1, 'score': 20.0}, {'window_end': 3, 'rank': 2, 'score': 12.0}]
 """
 
-from skyband.api import explain, run, stream
+from skyband.api import compare, explain, run, stream
 from skyband.engines import ENGINES
-from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError
-from skyband.query import Counting, Sliding, TopK, Tumbling
+from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError, TableError
+from skyband.evaluate import evaluate
+from skyband.query import Budget, Counting, Join, Sliding, TopK, Tumbling
 
 __all__ = [
     "ENGINES",
+    "Budget",
     "Counting",
+    "Join",
     "QueryError",
     "SchemaError",
     "SkybandError",
     "Sliding",
     "SnapshotError",
     "SourceError",
+    "TableError",
     "TopK",
     "Tumbling",
+    "compare",
+    "evaluate",
     "explain",
     "run",
     "stream",
