@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from skyband.query.join import Join
 
+_GRACE = 2.0  # seconds that a call may take beyond its deadline
 _FIRST_PAUSE = 0.05  # seconds before a failed call is tried again; doubled each time
 
 
@@ -148,7 +149,8 @@ class _Round:
                 self.made += 0 if sent else len(batch)
                 sent = True
             try:
-                timeout = max(self.deadline - time.monotonic(), 0.001)
+                # a little longer than anyone waits: what comes late serves the next evaluation
+                timeout = max(self.deadline - time.monotonic(), 0.0) + _GRACE
                 rows, complete = join.table.fetch(batch, list(join.columns), timeout), True
                 break
             except TableError as problem:
