@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,10 @@ import pyarrow.parquet as pq
 from skyband.errors import SourceError
 from skyband.query import Budget, Join, Sliding, TopK
 from skyband.tables.memory import History
+
+if TYPE_CHECKING:
+    from skyband.join.candidates import Candidates
+    from skyband.join.replica import Replica
 
 START = 1420574422643  # ms: the first window begins
 SIZE, SLIDE, WINDOWS = 100_000, 60_000, 150
@@ -104,3 +109,38 @@ def _read(path: Path, columns: list[str]) -> pa.Table:
         msg = f"{path.name} is not in {path.parent.name!r}: give the folder of the AcquaTop data (--data)"
         raise SourceError(msg)
     return pq.read_table(path, columns=columns)
+
+
+class WidthInSeconds:
+    """WSJ-WBM as the authors' program has it, for comparison with their sums: it deviates from the text.
+
+    It adds the window's width in seconds to times in milliseconds, so that the remaining life of an object is 0 or
+    -1 slides; its change interval is a whole number of minutes; and it fills the budget with those not yet past
+    their time.
+    """
+
+    __name__ = "wsj-wbm"
+    whole = True
+    unlimited = False
+
+    def __init__(self, evening: Evening) -> None:
+        self._rates = evening.rates
+        users = evening.initial["user"].to_pylist()  # numbered first, so the replica's ids follow this order
+        self._users = list(dict.fromkeys(users))
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """Its choice."""
+        scored = []
+        for id_, time in zip(candidates.id.tolist(), candidates.time.tolist(), strict=True):
+            rate = self._rates.get(self._users[id_])
+            if rate is None:
+                continue
+            read, moment = int(replica.time[id_]) / 1000, now / 1000
+            step = int(1 / rate) * SLIDE if rate > 0 else np.inf
+            due = read + step
+            score = 0.0
+            if due <= moment:
+                following = read + np.ceil((moment - read) / step) * step + SLIDE / rate
+                score = min(int((time / 1000 + SIZE / 1000 - moment) / SLIDE), int(np.ceil((following - moment) / SLIDE)))
+            scored.append((due > moment, -score, due, id_))
+        return np.array([id_ for *_, id_ in sorted(scored)[:budget]], np.int64)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import bench, demo, explain
+from skyband.cli import bench, demo, explain, policies
 from skyband.errors import SkybandError
 
 
@@ -58,6 +58,7 @@ def _skyband(
 
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("explain", help=explain.HELP)(explain.explain)
+app.command("compare-policies", help=policies.HELP)(policies.compare_policies)
 app.add_typer(bench.app, name="bench")
 
 

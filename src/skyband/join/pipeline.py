@@ -265,7 +265,8 @@ class JoinPipeline:
             self._read(ids, [rows], asked)
         budget = self.purse.draw()
         unlimited = getattr(self.policy, "unlimited", False)
-        unread = self.held.unread(now)
+        # what was found absent may have come to be: asked for again after a window's length, or at once
+        unread = self.held.unread(now if unlimited else now - self.clock.size)
         new = unread if unlimited else unread[:budget]
         if self.join.policy == "never":
             new = new[:0]

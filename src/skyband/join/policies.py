@@ -212,8 +212,8 @@ class Likely:
     Cost: O(list^2 * worlds) an evaluation. Objects beyond `most` are left to later evaluations.
     """
 
-    worlds: int = 256
-    margin: float = 0.02  # by so much its choice must promise more than the top of the list
+    worlds: int = 512
+    margin: float = 0.05  # by so much its choice must promise more than the top of the list
     hit: float = 1.0  # weight of precision against nDCG
     most: int = 64
     seed: int = 0

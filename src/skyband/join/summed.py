@@ -54,12 +54,12 @@ class Summed:
         at = int(self.line.clock.pane(part.time[0]))
         self.counts.add(at, key, values, (key[places], slot, part.time[places]))
 
-    def unread(self, now: int) -> np.ndarray:
-        """Keys of the window that were never read, or found absent long ago; the newest first."""
+    def unread(self, before: int) -> np.ndarray:
+        """Keys of the window that were never read, or found absent by `before`; the newest first."""
         line = self.line
         assert line.window is not None
         keys = self.counts.window(line.clock.start(line.window), line.clock.end(line.window))[0]
-        absent = (line.replica.count[keys] == 0) & (line.replica.time[keys] <= now - line.clock.size)
+        absent = (line.replica.count[keys] == 0) & (line.replica.time[keys] <= before)
         keys = keys[line.replica.unread(keys) | absent]
         return keys[np.lexsort((-line.ties(keys), -line.seen(keys)))] if len(keys) else keys
 

@@ -126,12 +126,12 @@ class Valued:
 
     # ------------------------------------------------------------ the remote side
 
-    def unread(self, now: int) -> np.ndarray:
-        """Keys that were never read, the newest first; absent ones count again after a window's length."""
+    def unread(self, before: int) -> np.ndarray:
+        """Keys that were never read, or found absent by `before`; the newest first."""
         line = self.line
         self._drop_expired()
         keys = self.unscored[1]
-        keys = keys[line.replica.unread(keys) | (line.replica.time[keys] <= now - line.clock.size)]
+        keys = keys[line.replica.unread(keys) | (line.replica.time[keys] <= before)]
         keys = np.unique(keys)
         return keys[np.lexsort((-line.ties(keys), -line.seen(keys)))] if len(keys) else keys
 
