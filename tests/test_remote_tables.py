@@ -73,7 +73,7 @@ def test_a_sparql_endpoint(tmp_path):
     with running([binary, "serve", "--location", str(tmp_path), "--bind", f"127.0.0.1:{port}"]) as process:
         wait_for(port, process)
         triples = "\n".join(f"<http://e.org/user/{u}> <http://e.org/followers> {n} ." for u, n in VALUES.items())
-        request = urllib.request.Request(  # noqa: S310 - our own server
+        request = urllib.request.Request(
             f"http://127.0.0.1:{port}/store?default", triples.encode(), {"Content-Type": "text/turtle"}, method="POST"
         )
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310

@@ -124,7 +124,12 @@ def run(  # noqa: PLR0913 - the one wide door
 
 
 def compare(
-    query: TopK, source: object, policies: Iterable[str | Choose] = tuple(POLICIES), *, since: object = None, until: object = None
+    query: TopK,
+    source: object,
+    policies: Iterable[str | Choose] = tuple(POLICIES),
+    *,
+    since: object = None,
+    until: object = None,
 ) -> pa.Table:
     """Run a query's join under several refresh policies, side by side in one pass, against the truth.
 
@@ -156,6 +161,7 @@ def compare(
     >>> sb.compare(query, seen, ["top", "all"]).select(["policy", "ndcg", "precision", "lookups"]).to_pylist()
     [{'policy': 'top', 'ndcg': 1.0, 'precision': 1.0, 'lookups': 2}, ...]
     """
+    from skyband.evaluate import evaluate
     from skyband.join.compare import side_by_side
 
     if not isinstance(query, TopK) or query.join is None:
@@ -168,8 +174,8 @@ def compare(
         _Session(query.joining(query.join.replaced(policy=way)), source, "auto", None, None, None) for way in ways
     ]
     for session in sessions:
-        session.between = tuple(None if t is None else instant(t, "since") for t in (since, until))  # type: ignore[arg-type, assignment]
-    return side_by_side([s.tables(progress=False) for s in sessions], query, ways)
+        session.between = tuple(None if t is None else instant(t, "since") for t in (since, until))  # type: ignore[assignment]
+    return side_by_side([s.tables(progress=False) for s in sessions], query, ways, evaluate)
 
 
 def stream(

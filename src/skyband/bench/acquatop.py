@@ -141,6 +141,8 @@ class WidthInSeconds:
             score = 0.0
             if due <= moment:
                 following = read + np.ceil((moment - read) / step) * step + SLIDE / rate
-                score = min(int((time / 1000 + SIZE / 1000 - moment) / SLIDE), int(np.ceil((following - moment) / SLIDE)))
+                score = min(
+                    int((time / 1000 + SIZE / 1000 - moment) / SLIDE), int(np.ceil((following - moment) / SLIDE))
+                )
             scored.append((due > moment, -score, due, id_))
         return np.array([id_ for *_, id_ in sorted(scored)[:budget]], np.int64)

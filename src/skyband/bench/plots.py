@@ -23,7 +23,7 @@ def errors(lines: list[dict[str, Any]], path: Path) -> None:
 
 
 def curves(lines: list[dict[str, Any]], over: str, path: Path) -> None:
-    """nDCG and precision of each policy over one parameter, the median of the sets: figures 12 to 15."""
+    """NDCG and precision of each policy over one parameter, the median of the sets: figures 12 to 15."""
     plt = _pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(12, 5))
     for axis, field in zip(axes, ("ndcg", "precision"), strict=True):
@@ -35,7 +35,10 @@ def curves(lines: list[dict[str, Any]], over: str, path: Path) -> None:
             xs = sorted(found)
             middle = [sorted(found[x])[len(found[x]) // 2] for x in xs]
             low, high = [min(found[x]) for x in xs], [max(found[x]) for x in xs]
-            spread = [[m - a for m, a in zip(middle, low, strict=True)], [b - m for m, b in zip(middle, high, strict=True)]]
+            spread = [
+                [m - a for m, a in zip(middle, low, strict=True)],
+                [b - m for m, b in zip(middle, high, strict=True)],
+            ]
             axis.errorbar(xs, middle, yerr=spread, label=policy, capsize=2)
         axis.set_xlabel(over)
         axis.set_ylabel(f"cumulated {field}")

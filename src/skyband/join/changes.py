@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,8 +44,8 @@ class Changes:
             self._newest = max(self._newest, int(time.max()))
             self._waiting.append((time, rows.select(self._names)))
 
-    def until(self, before: int) -> Iterator[tuple[pa.Table, int]]:
-        """What changed before this moment, each key once, by the time of its change."""
+    def until(self, before: int) -> tuple[pa.Table, np.ndarray] | None:
+        """What changed before this moment, each key once, and when."""
         while self._source is not None and self._newest < before:
             batch = next(self._source, None)
             if batch is None:
@@ -54,20 +53,18 @@ class Changes:
             else:
                 self.add(batch[0])
         if not self._waiting:
-            return
+            return None
         time = np.concatenate([t for t, _ in self._waiting])
         ready = time < before
         if not ready.any():
-            return
+            return None
         rows = pa.concat_tables([r for _, r in self._waiting]).combine_chunks()
         self._waiting = [(time[~ready], rows.filter(pa.array(~ready)))] if not ready.all() else []
         order = np.flatnonzero(ready)[np.argsort(time[ready], kind="stable")]
         keys = rows[self._key].take(pa.array(order)).to_pylist()
         last = sorted({key: i for i, key in enumerate(keys)}.values())
         chosen = order[last]
-        moments, cuts = np.unique(time[chosen], return_index=True)
-        for now, low, high in zip(moments, cuts, [*cuts[1:], len(chosen)], strict=True):
-            yield rows.take(pa.array(chosen[low:high])), int(now)
+        return rows.take(pa.array(chosen)), time[chosen]
 
     def saved(self) -> tuple[np.ndarray, pa.Table] | None:
         """What waits for its time."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,22 +15,26 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 
-def side_by_side(runs: list[Iterator[pa.Table]], query: TopK, ways: list[str | Choose]) -> pa.Table:
+def side_by_side(
+    runs: list[Iterator[pa.Table]], query: TopK, ways: list[str | Choose], evaluate: Callable[..., Any]
+) -> pa.Table:
     """Step through the answers of all runs batch by batch; the last is the oracle's. One row a policy."""
     parts: list[list[pa.Table]] = [[] for _ in runs]
     for step in zip_longest(*runs):
         for kept, table in zip(parts, step, strict=True):
             if table is not None:
                 kept.append(table)
-    whole = [pa.concat_tables(p, promote_options="permissive") for p in parts]
-    return pa.Table.from_pylist([_line(query, way, table, whole[-1]) for way, table in zip(ways[:-1], whole, strict=False)])
-
-
-def _line(query: TopK, way: str | Choose, table: pa.Table, truth: pa.Table) -> dict[str, object]:
-    from skyband.evaluate import evaluate
-
     assert query.join is not None
-    found = evaluate(table, truth, query.join.on, query.k, query.prefix)
+    whole = [pa.concat_tables(p, promote_options="permissive") for p in parts]
+    return pa.Table.from_pylist(
+        [
+            _line(query, way, evaluate(table, whole[-1], query.join.on, query.k, query.prefix), table)
+            for way, table in zip(ways[:-1], whole, strict=False)
+        ]
+    )
+
+
+def _line(query: TopK, way: str | Choose, found: Any, table: pa.Table) -> dict[str, object]:
     name = way if isinstance(way, str) else getattr(way, "__name__", type(way).__name__.lower())
     first = table.filter(pc.equal(table[query.column("rank")], 1))
     made = pc.sum(pc.struct_field(first[query.column("lookups")], "made")).as_py() or 0

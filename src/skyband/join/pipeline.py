@@ -238,9 +238,13 @@ class JoinPipeline:
     # ------------------------------------------------------------ the remote side
 
     def _apply_pushed(self, before: int) -> None:
-        for rows, now in self.changes.until(before):
+        found = self.changes.until(before)
+        if found is not None:
+            rows, when = found
             codes = self._codes_of(rows[self.join.on])
-            self.held.refreshed(self.replica.update(np.unique(codes), codes, rows, now).changed, pushed=True)
+            order = np.argsort(codes)
+            read = self.replica.update(codes[order], codes, rows, when[order])
+            self.held.refreshed(read.changed, pushed=True)
 
     def _evaluate(self, window: int, end: int) -> Answer:
         """Refresh what the policy wants, then answer."""
@@ -261,6 +265,7 @@ class JoinPipeline:
     def _refresh(self, window: int, now: int) -> tuple[int, int, int, int]:
         if self.join.table is None:
             return 0, 0, 0, 0
+        until = self._until()  # from here on: choosing takes time too
         for asked, ids, rows in self.lookup.overdue():
             self._read(ids, [rows], asked)
         budget = self.purse.draw()
@@ -283,7 +288,7 @@ class JoinPipeline:
         ids = self.key_values(chosen).to_pylist()
         if hasattr(self.join.table, "at"):
             self.join.table.at(now)
-        found = self.lookup.fetch(ids, now, self._until())
+        found = self.lookup.fetch(ids, now, until)
         failed = found.failed + self._read(found.ids, found.rows, now)
         self._stats.last_error = found.error or self._stats.last_error
         return len(ids), found.made, failed, found.late

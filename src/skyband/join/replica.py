@@ -99,8 +99,8 @@ class Replica:
             msg = f"the remote rows do not fit those before: {str(error).splitlines()[0]}"
             raise TableError(msg) from error
 
-    def update(self, codes: np.ndarray, row_codes: np.ndarray, rows: pa.Table, now: int) -> Read:
-        """Take what was read of `codes`: `rows` with the code of each; codes without a row are absent."""
+    def update(self, codes: np.ndarray, row_codes: np.ndarray, rows: pa.Table, now: int | np.ndarray) -> Read:
+        """Take what was read of `codes` (distinct) at `now`: `rows`, and the code of each; the others are absent."""
         rows = self.conform(rows)
         order = np.argsort(row_codes, kind="stable")
         row_codes, rows = row_codes[order], rows.take(pa.array(order))
@@ -138,7 +138,9 @@ class Replica:
         alike[which] = np.logical_and.reduceat(equal, np.cumsum(sizes) - sizes)
         return alike
 
-    def _learn(self, codes: np.ndarray, changed: np.ndarray, rows: pa.Table, first: np.ndarray, now: int) -> None:
+    def _learn(
+        self, codes: np.ndarray, changed: np.ndarray, rows: pa.Table, first: np.ndarray, now: int | np.ndarray
+    ) -> None:
         known = self.time[codes] > NEVER
         age = np.maximum(now - self.time[codes], 0) / self._unit
         self._watch(codes[known], age[known], changed[known], self._chance(codes[known]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
 from skyband.tables._need import need
 from skyband.tables.http import table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Redis:

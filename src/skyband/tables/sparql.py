@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
 from skyband.tables._need import need
 from skyband.tables.http import _BUSY, _seconds, table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _IRI = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$")
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")

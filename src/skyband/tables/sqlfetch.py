@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
 from skyband.tables._need import need
 from skyband.tables.http import table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class SqlFetch:
@@ -53,7 +54,7 @@ class SqlFetch:
                 self._engine = sa.create_engine(self._url) if isinstance(self._url, str) else self._url
             with self._engine.connect() as connection:
                 if timeout is not None and connection.dialect.name == "postgresql":
-                    wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))  # noqa: FBT003
+                    wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))
                     connection.execute(wait)
                 rows = [dict(row) for row in connection.execute(query).mappings()]
         except (sa.exc.SQLAlchemyError, OSError) as error:
