@@ -208,8 +208,9 @@ def test_explain_names_the_engine_and_what_it_keeps():
 
 def test_the_door_is_pinned():
     assert sorted(sb.__all__) == [
-        "Counting", "ENGINES", "QueryError", "SchemaError", "SkybandError", "Sliding", "SnapshotError",
-        "SourceError", "TopK", "Tumbling", "explain", "run", "stream",
+        "Budget", "Counting", "ENGINES", "Join", "QueryError", "SchemaError", "SkybandError", "Sliding",
+        "SnapshotError", "SourceError", "TableError", "TopK", "Tumbling", "compare", "evaluate", "explain", "run",
+        "stream",
     ]  # fmt: skip
     assert all(getattr(sb, name).__doc__ for name in sb.__all__)
 

@@ -159,7 +159,7 @@ def compare(
     >>> query = sb.TopK(k=1, by="x + y", window=sb.Tumbling("1 minute"), time="t", unit="s", join=join)
     >>> seen = {"t": [10, 20, 80, 90], "user": [1, 2, 1, 2], "x": [0, 0, 0, 0]}
     >>> sb.compare(query, seen, ["top", "all"]).select(["policy", "ndcg", "precision", "lookups"]).to_pylist()
-    [{'policy': 'top', 'ndcg': 1.0, 'precision': 1.0, 'lookups': 2}, ...]
+    [{'policy': 'top', 'ndcg': 2.0, 'precision': 2.0, 'lookups': 2}, ...]
     """
     from skyband.evaluate import evaluate
     from skyband.join.compare import side_by_side

@@ -213,7 +213,7 @@ class Likely:
     """
 
     worlds: int = 512
-    margin: float = 0.05  # by so much its choice must promise more than the top of the list
+    margin: float = 0.05  # so much more than the top of the list its choice must promise, a budget of k given
     hit: float = 1.0  # weight of precision against nDCG
     most: int = 64
     seed: int = 0
@@ -237,7 +237,8 @@ class Likely:
         keep = np.ones(len(ids), np.bool_)
         k = min(candidates.k, len(ids))
         ours, plain = spared(stale, worlds, k, budget, self.hit / k, keep)
-        return ids[keep] if ours > plain + self.margin else ids[:budget]
+        # the more is read anyway, the less is left to gain, and the less a promise of the model is worth
+        return ids[keep] if ours > plain + self.margin * budget / k else ids[:budget]
 
 
 def _pool(whole: bool, candidates: Candidates) -> np.ndarray:
