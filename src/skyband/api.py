@@ -379,8 +379,30 @@ def explain(query: TopK, *, engine: str = "auto") -> Explanation:
     emits: answers, the ranked list of each closed window
     """
     plan = choose(query, engine)
+    if query.join is not None:
+        return Explanation("topkn", "a join keeps objects whose scores change", tuple(_joined(query)))
     traits = ENGINES[plan.engine].traits
     return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))
+
+
+def _joined(query: TopK) -> Iterator[str]:
+    join, window = query.join, query.window
+    assert join is not None
+    ratio = -(-window.size // window.slide)
+    length = (str, "rows") if window.counts else (spoken, "")
+    size, slide = (f"{length[0](n)} {length[1]}".strip() for n in (window.size, window.slide))
+    yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+    if join.aggregates:
+        yield f"keeps: all keys of the window, by pane, for {', '.join(join.aggregate_names)}"
+    else:
+        kept = query.k + join.spare + join.reserve
+        usual = round(kept * _harmonic(ratio))
+        yield f"keeps: about {usual} objects in random order ((k + spare) * H({ratio})), at most {kept * ratio}"
+    if join.table is not None:
+        name = join.policy if isinstance(join.policy, str) else "your own"
+        yield f"looks up: at most {join.budget.each} keys an answer, within {spoken(join.deadline)}; policy {name}"
+    if join.changes is not None:
+        yield f"takes: pushed changes; one of an object that is not kept: {join.unlisted}"
 
 
 def _described(query: TopK, traits: Traits) -> Iterator[str]:

@@ -213,7 +213,8 @@ class Likely:
     """
 
     worlds: int = 512
-    margin: float = 0.05  # so much more than the top of the list its choice must promise, a budget of k given
+    margin: float = 0.02  # so much more than the top of the list its choice must promise
+    calm: float = 2 / 3  # a value must keep for a slide with this chance for ages to count, the budget being large
     hit: float = 1.0  # weight of precision against nDCG
     most: int = 64
     seed: int = 0
@@ -229,6 +230,10 @@ class Likely:
         ids, stale = candidates.id[places], candidates.score[places]
         if len(ids) <= budget or candidates.rescore is None:
             return ids[:budget]
+        # Where values change within a slide or two, ages tell little; with twice k look-ups the top of the list has
+        # all that matters now, and reading it keeps the next answers right too, which the drawn worlds do not see.
+        if budget >= 2 * candidates.k and np.exp(-replica.rate(ids).mean()) < self.calm:
+            return ids[:budget]
         rng = np.random.default_rng([self.seed, abs(now)])
         drawn = replica.draws(candidates.id, self.worlds, rng)
         scores = candidates.rescore(drawn)[places]
@@ -237,8 +242,7 @@ class Likely:
         keep = np.ones(len(ids), np.bool_)
         k = min(candidates.k, len(ids))
         ours, plain = spared(stale, worlds, k, budget, self.hit / k, keep)
-        # the more is read anyway, the less is left to gain, and the less a promise of the model is worth
-        return ids[keep] if ours > plain + self.margin * budget / k else ids[:budget]
+        return ids[keep] if ours > plain + self.margin else ids[:budget]
 
 
 def _pool(whole: bool, candidates: Candidates) -> np.ndarray:
