@@ -208,9 +208,10 @@ def test_explain_names_the_engine_and_what_it_keeps():
 
 def test_the_door_is_pinned():
     assert sorted(sb.__all__) == [
-        "Counting", "ENGINES", "ParseError", "QueryError", "SchemaError", "SinkError", "SkybandError", "Sliding",
-        "SnapshotError", "SourceError", "TopK", "Tumbling", "Workload", "distance", "explain", "parse", "run",
-        "stream", "to_rspql", "to_sql", "to_yaml", "weighted",
+        "Budget", "Counting", "ENGINES", "Join", "ParseError", "QueryError", "SchemaError", "SinkError",
+        "SkybandError", "Sliding", "SnapshotError", "SourceError", "TableError", "TopK", "Tumbling", "Workload",
+        "compare", "distance", "evaluate", "explain", "parse", "run", "stream", "to_rspql", "to_sql", "to_yaml",
+        "weighted",
     ]  # fmt: skip
     assert all(getattr(sb, name).__doc__ for name in sb.__all__)
 

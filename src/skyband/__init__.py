@@ -7,16 +7,28 @@
 [{'window_end': 3, 'rank': 1, 'score': 20.0}, {'window_end': 3, 'rank': 2, 'score': 12.0}]
 """
 
-from skyband.api import explain, run, stream
+from skyband.api import compare, explain, run, stream
 from skyband.engines import ENGINES
-from skyband.errors import ParseError, QueryError, SchemaError, SinkError, SkybandError, SnapshotError, SourceError
+from skyband.errors import (
+    ParseError,
+    QueryError,
+    SchemaError,
+    SinkError,
+    SkybandError,
+    SnapshotError,
+    SourceError,
+    TableError,
+)
+from skyband.evaluate import evaluate
 from skyband.lang import parse, to_rspql, to_sql, to_yaml
-from skyband.query import Counting, Sliding, TopK, Tumbling, distance, weighted
+from skyband.query import Budget, Counting, Join, Sliding, TopK, Tumbling, distance, weighted
 from skyband.workload.workload import Workload
 
 __all__ = [
     "ENGINES",
+    "Budget",
     "Counting",
+    "Join",
     "ParseError",
     "QueryError",
     "SchemaError",
@@ -25,10 +37,13 @@ __all__ = [
     "Sliding",
     "SnapshotError",
     "SourceError",
+    "TableError",
     "TopK",
     "Tumbling",
     "Workload",
+    "compare",
     "distance",
+    "evaluate",
     "explain",
     "parse",
     "run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -13,6 +13,7 @@ from skyband.errors import QueryError, SourceError
 from skyband.lang.statement import Statement
 from skyband.query import TopK
 from skyband.query.duration import duration, instant, spoken
+from skyband.query.join import POLICIES
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from skyband.engines.protocol import Traits
     from skyband.flow.pipeline import Pipeline, Stats
     from skyband.flow.source import Source
+    from skyband.join.pipeline import JoinPipeline
+    from skyband.query.join import Choose
     from skyband.workload.pipeline import WorkloadPipeline
     from skyband.workload.workload import Workload
 
@@ -117,13 +120,69 @@ def run(  # noqa: PLR0913 - the one wide door
         tables = list(session.tables(progress=progress, trusting=True))
     except OutOfOrderError:
         tables = list(session.tables(progress=progress))
-    whole = pa.concat_tables(tables) if tables else None
+    promote = "default" if query.join is None else "permissive"  # remote types show with the first look-up
+    whole = pa.concat_tables(tables, promote_options=promote) if tables else None
     if whole is None:
         msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
         raise SourceError(msg)
     counts = session.stats
     whole = whole.replace_schema_metadata({METADATA: json.dumps(counts.as_dict()).encode()})
     return (whole, counts) if stats else whole
+
+
+def compare(
+    query: TopK,
+    source: object,
+    policies: Iterable[str | Choose] = tuple(POLICIES),
+    *,
+    since: object = None,
+    until: object = None,
+) -> pa.Table:
+    """Run a query's join under several refresh policies, side by side in one pass, against the truth.
+
+    Parameters
+    ----------
+    query
+        A query with `join=`, whose policy is left out of account.
+    source
+        What `run` takes. The oracle, and the policy "all", look up as much as they need at every evaluation.
+    policies
+        Names, or functions choose(candidates, replica, budget, now).
+    since, until
+        Moments: windows that begin before the one or end after the other are passed over. Default: none is.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row a policy: policy, the paper's name for it, the sums of nDCG@k and precision@k, their cumulated
+        errors after each window, and the look-ups made.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> from skyband.tables.memory import History
+    >>> users = History({"user": [1, 2, 1], "at": [0, 0, 70], "y": [5, 6, 9]}, key="user", time="at", unit="s")
+    >>> join = sb.Join(users, on="user", columns=["y"], budget=1)
+    >>> query = sb.TopK(k=1, by="x + y", window=sb.Tumbling("1 minute"), time="t", unit="s", join=join)
+    >>> seen = {"t": [10, 20, 80, 90], "user": [1, 2, 1, 2], "x": [0, 0, 0, 0]}
+    >>> sb.compare(query, seen, ["top", "all"]).select(["policy", "ndcg", "precision", "lookups"]).to_pylist()
+    [{'policy': 'top', 'ndcg': 2.0, 'precision': 2.0, 'lookups': 2}, ...]
+    """
+    from skyband.evaluate import evaluate
+    from skyband.join.compare import side_by_side
+
+    if not isinstance(query, TopK) or query.join is None:
+        msg = "compare needs a query with join=: write sb.TopK(..., join=sb.Join(...))"
+        raise QueryError(msg)
+    from skyband.join.policies import Oracle
+
+    ways: list[str | Choose] = [*policies, Oracle()]
+    sessions = [
+        _Session(query.joining(query.join.replaced(policy=way)), source, "auto", None, None, None) for way in ways
+    ]
+    for session in sessions:
+        session.between = tuple(None if t is None else instant(t, "since") for t in (since, until))  # type: ignore[assignment]
+    return side_by_side([s.tables(progress=False) for s in sessions], query, ways, evaluate)
 
 
 def stream(
@@ -209,7 +268,8 @@ class _Session:
         self.late = _length(late, "late")
         self.ahead = _length(ahead, "ahead")
         self.source = open_source(source)
-        self.pipeline: Pipeline | WorkloadPipeline | None = None
+        self.between: tuple[int | None, int | None] = (None, None)
+        self.pipeline: Pipeline | WorkloadPipeline | JoinPipeline | None = None
 
     @property
     def stats(self) -> Stats:
@@ -236,8 +296,16 @@ class _Session:
         if self.pipeline is not None:
             yield self.asked.shaped(self.pipeline.finish())
 
-    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline | WorkloadPipeline:
+    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline | WorkloadPipeline | JoinPipeline:
         from skyband.flow.pipeline import Pipeline
+
+        if self.query.join is not None:
+            from skyband.join.pipeline import JoinPipeline
+
+            ways = {"late": self.late or 0, "ahead": self.ahead, "rising": rising}
+            line = JoinPipeline(self.query, schema, **ways, live=not self.source.finite)  # type: ignore[arg-type]
+            line.between(*self.between)
+            return line
 
         return Pipeline(
             self.query,
@@ -369,8 +437,30 @@ def explain(query: Asked, *, engine: str = "auto") -> Explanation:
         name = workload.chosen(engine)
         return Explanation(name, *described(workload.families(), name))
     plan = choose(query, engine)
+    if query.join is not None:
+        return Explanation("topkn", "a join keeps objects whose scores change", tuple(_joined(query)))
     traits = ENGINES[plan.engine].traits
     return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))
+
+
+def _joined(query: TopK) -> Iterator[str]:
+    join, window = query.join, query.window
+    assert join is not None
+    ratio = -(-window.size // window.slide)
+    length = (str, "rows") if window.counts else (spoken, "")
+    size, slide = (f"{length[0](n)} {length[1]}".strip() for n in (window.size, window.slide))
+    yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+    if join.aggregates:
+        yield f"keeps: all keys of the window, by pane, for {', '.join(join.aggregate_names)}"
+    else:
+        kept = query.k + join.spare + join.reserve
+        usual = round(kept * _harmonic(ratio))
+        yield f"keeps: about {usual} objects in random order ((k + spare) * H({ratio})), at most {kept * ratio}"
+    if join.table is not None:
+        name = join.policy if isinstance(join.policy, str) else "your own"
+        yield f"looks up: at most {join.budget.each} keys an answer, within {spoken(join.deadline)}; policy {name}"
+    if join.changes is not None:
+        yield f"takes: pushed changes; one of an object that is not kept: {join.unlisted}"
 
 
 def _described(query: TopK, traits: Traits) -> Iterator[str]:

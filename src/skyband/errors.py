@@ -9,6 +9,7 @@
     ├── SourceError     (ValueError)   a source that cannot be read, or whose values cannot be used
     ├── SnapshotError   (ValueError)   a saved state that does not belong to this query
     ├── SinkError       (ValueError)   a place for answers that cannot take them
+    ├── TableError      (OSError)      a table outside that did not give what it was asked for
     └── DashboardError  (ValueError)   a dashboard that cannot be opened, or cannot show what it is given
 
 Every message names the field, the value and what to write instead. All of them are also the
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class SkybandError(Exception):
@@ -125,6 +127,27 @@ class DashboardError(SkybandError, ValueError):
         ...
     skyband.errors.DashboardError: host='0.0.0.0' can be reached by others: give token= and tls=, or leave it at ...
     """
+
+
+class TableError(SkybandError, OSError):
+    """A table outside that did not give what it was asked for.
+
+    `retry_after` has the seconds after which it may be asked again, where it said so; `rows` what had come
+    before it failed.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> raise sb.TableError("the service is busy", retry_after=2.0)
+    Traceback (most recent call last):
+        ...
+    skyband.errors.TableError: the service is busy
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None, rows: Any = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.rows = rows
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

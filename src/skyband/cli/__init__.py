@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import _exit, bench, demo, doctor, explain, init, parse, run
+from skyband.cli import _exit, bench, demo, doctor, explain, init, parse, policies, run
 from skyband.errors import SkybandError
 
 
@@ -85,6 +85,7 @@ app.command("init", help=init.HELP)(init.init)
 app.command("parse", help=parse.HELP)(parse.parse)
 app.command("explain", help=explain.HELP)(explain.explain)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
+app.command("compare-policies", help=policies.HELP)(policies.compare_policies)
 app.add_typer(bench.app, name="bench")
 
 

@@ -27,7 +27,11 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
         raise SchemaError(msg)
     wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
     if isinstance(query.by, (Expression, Distance, Weighted)):
-        wanted += [("by", name) for name in query.by.columns]
+        brought = () if query.join is None else (*query.join.columns, *query.join.aggregate_names)
+        wanted += [("by", name) for name in query.by.columns if name not in brought]
+    if query.join is not None:
+        wanted.append(("on", query.join.on))
+        wanted += [(a.name, name) for a in query.join.aggregates if a.of is not None for name in a.of.columns]
     for field, name in wanted:
         if name is not None and name not in names:
             msg = f"{field} names column {name!r}, which the source does not have: {nearest(name, names)}"

@@ -1,5 +1,6 @@
-"""WHAT is asked: queries and windows as frozen values, checked when they are built."""
+"""WHAT is asked: frozen values that are checked when they are built."""
 
+from skyband.query.join import Budget, Join
 from skyband.query.points import Distance, Weighted, distance, weighted
 from skyband.query.topk import EMITS, RESERVED, TopK
 from skyband.query.window import Counting, Sliding, Tumbling
@@ -7,8 +8,10 @@ from skyband.query.window import Counting, Sliding, Tumbling
 __all__ = [
     "EMITS",
     "RESERVED",
+    "Budget",
     "Counting",
     "Distance",
+    "Join",
     "Sliding",
     "TopK",
     "Tumbling",

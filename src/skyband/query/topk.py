@@ -11,6 +11,7 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
+from skyband.query.join import Join
 from skyband.query.points import Distance, Weighted
 from skyband.query.window import Counting, Sliding
 
@@ -60,6 +61,8 @@ class TopK:
         Put before the names of our own columns, for sources that have a column named like one of them.
     version
         Names the version of a Python score, since its code cannot be compared.
+    join
+        Remote data that the score needs: see `Join`.
 
     Examples
     --------
@@ -88,6 +91,7 @@ class TopK:
     unit: str | None = None
     prefix: str = ""
     version: str | None = None
+    join: Join | None = None
 
     def __init__(  # noqa: PLR0913 - the one wide door
         self,
@@ -105,6 +109,7 @@ class TopK:
         unit: str | None = None,
         prefix: str = "",
         version: str | None = None,
+        join: Join | None = None,
     ) -> None:
         by = parse(by) if isinstance(by, str) else by
         ascending = bool(getattr(by, "ascending", False)) if ascending is None else ascending
@@ -148,6 +153,31 @@ class TopK:
             _refuse("per", list(self.per), "is no list of distinct column names: name each column once")
         if self.time is not None and self.time in self.per:
             _refuse("per", list(self.per), f"holds the time column {self.time!r}: group by other columns")
+        if self.join is not None:
+            self._check_join()
+
+    def _check_join(self) -> None:
+        join = self.join
+        if not isinstance(join, Join):
+            _refuse("join", join, 'is no join: write sb.Join(table, on="user", columns=["followers"])')
+            return
+        if not self.window.slide or (self.window.counts and self.window.slide == 1):
+            _refuse("window", self.window, "would look up remote values after every row: write a slide")
+        if self.per:
+            _refuse("per", list(self.per), "cannot go with join=, whose budget is for one answer: run a query a group")
+        if self.emit != "answers":
+            _refuse("emit", self.emit, 'cannot go with join=, whose scores change in place: write emit="answers"')
+        if isinstance(self.by, Expression):
+            used = set(self.by.columns)
+            if not used & {*join.columns, *join.aggregate_names}:
+                _refuse("by", self.by.text, f"uses no column of the join: name one of {', '.join(join.columns)}")
+
+    def joining(self, join: Join) -> TopK:
+        """The same query with another join."""
+        other = object.__new__(TopK)
+        for field in fields(self):
+            object.__setattr__(other, field.name, join if field.name == "join" else getattr(self, field.name))
+        return other
 
     def column(self, name: str) -> str:
         """What one of our own columns is called in the answers."""

@@ -1,0 +1,1 @@
+"""Top-k joined with remote data that changes: replica, budget, refresh policies, Topk+N."""

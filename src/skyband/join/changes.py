@@ -1,0 +1,78 @@
+"""Changes of the remote side that are pushed: a second stream, in the order of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import SchemaError
+from skyband.flow.source import open_source
+
+if TYPE_CHECKING:
+    from skyband.flow.time import TimeType
+    from skyband.query import TopK
+
+
+class Changes:
+    """Pushed changes, read as far as the windows have come.
+
+    Of several changes of one key before the same moment the last counts. Changes come before arrivals.
+    """
+
+    def __init__(self, query: TopK, time: TimeType | None) -> None:
+        join = query.join
+        assert join is not None
+        self._names = [join.on, *join.columns]
+        self._key = join.on
+        self._time, self._kind = query.time, time
+        self._source = None if join.changes is None else open_source(join.changes).batches()
+        self._waiting: list[tuple[np.ndarray, pa.Table]] = []
+        self._newest = -(1 << 62)
+
+    def add(self, rows: pa.Table) -> None:
+        """Take changes that were pushed."""
+        lacks = [n for n in self._names if n not in rows.column_names]
+        if self._time is None or self._kind is None or self._time not in rows.column_names or lacks:
+            msg = f"changes need the columns {', '.join(self._names)} and the time {self._time!r}"
+            raise SchemaError(msg)
+        time, missing = self._kind.micros(rows[self._time].cast(self._kind.type))
+        if missing is not None:
+            rows, time = rows.filter(pa.array(~missing)), time[~missing]
+        if len(time):
+            self._newest = max(self._newest, int(time.max()))
+            self._waiting.append((time, rows.select(self._names)))
+
+    def until(self, before: int) -> tuple[pa.Table, np.ndarray] | None:
+        """What changed before this moment, each key once, and when."""
+        while self._source is not None and self._newest < before:
+            batch = next(self._source, None)
+            if batch is None:
+                self._source = None
+            else:
+                self.add(batch[0])
+        if not self._waiting:
+            return None
+        time = np.concatenate([t for t, _ in self._waiting])
+        ready = time < before
+        if not ready.any():
+            return None
+        rows = pa.concat_tables([r for _, r in self._waiting]).combine_chunks()
+        self._waiting = [(time[~ready], rows.filter(pa.array(~ready)))] if not ready.all() else []
+        order = np.flatnonzero(ready)[np.argsort(time[ready], kind="stable")]
+        keys = rows[self._key].take(pa.array(order)).to_pylist()
+        last = sorted({key: i for i, key in enumerate(keys)}.values())
+        chosen = order[last]
+        return rows.take(pa.array(chosen)), time[chosen]
+
+    def saved(self) -> tuple[np.ndarray, pa.Table] | None:
+        """What waits for its time."""
+        if not self._waiting:
+            return None
+        return np.concatenate([t for t, _ in self._waiting]), pa.concat_tables([r for _, r in self._waiting])
+
+    def load(self, time: np.ndarray, rows: pa.Table) -> None:
+        """Go on with what waited."""
+        self._waiting = [(time, rows)]
+        self._newest = max(self._newest, int(time.max()))

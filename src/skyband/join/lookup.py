@@ -1,0 +1,171 @@
+"""Reading remote rows in time: calls side by side, again where they failed, never beyond the deadline."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from skyband.errors import SkybandError, TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skyband.query.join import Join
+
+_GRACE = 2.0  # seconds that a call may take beyond its deadline
+_FIRST_PAUSE = 0.05  # seconds before a failed call is tried again; doubled each time
+
+
+@dataclass
+class Found:
+    """What a round of look-ups brought."""
+
+    rows: list[pa.Table] = field(default_factory=list)
+    ids: list[object] = field(default_factory=list)  # whose rows came, or are known not to be there
+    made: int = 0  # look-ups that were sent, each once
+    failed: int = 0
+    late: int = 0
+    error: str = ""  # the last one
+
+
+class Lookup:
+    """Asks a table for ids, in batches, several at once, until a deadline.
+
+    A service that hangs keeps its threads and nothing else: they are counted against `parallel`, and the process can
+    end without them. What comes back after the deadline is handed over in the next round (`overdue`).
+    """
+
+    def __init__(self, join: Join) -> None:
+        self.join = join
+        self.under_way = threading.Semaphore(join.parallel)
+        self.quiet = 0.0  # no call before: the service asked for it
+        self.late: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+
+    def fetch(self, ids: Sequence[object], now: int, deadline: float) -> Found:
+        """Look up `ids`; back by `deadline` (of time.monotonic) at the latest."""
+        size = self.join.batch
+        batches = [list(ids[i : i + size]) for i in range(0, len(ids), size)]
+        found = Found()
+        if not batches:
+            return found
+        round_ = _Round(self, batches, now, deadline)
+        waiting = round_.begin()
+        while waiting:
+            left = deadline - time.monotonic()
+            try:
+                batch, rows, complete, error = round_.done.get(timeout=max(left, 0.0))
+            except queue.Empty:
+                break
+            waiting -= 1
+            self._add(found, batch, rows, complete, error)
+        with round_.lock:
+            round_.over = True
+            found.made = round_.made
+        while True:  # what came between the deadline and now is not late
+            try:
+                batch, rows, complete, error = round_.done.get_nowait()
+            except queue.Empty:
+                break
+            waiting -= 1
+            self._add(found, batch, rows, complete, error)
+        found.late = max(found.made - len(found.ids) - found.failed, 0)
+        return found
+
+    def _add(self, found: Found, batch: list[object], rows: Any, complete: bool, error: str) -> None:
+        found.error = error or found.error
+        if rows is not None:
+            found.rows.append(rows)
+        if complete:
+            found.ids += batch
+        else:  # a part of it: only those whose rows came are known
+            came = set() if rows is None else set(rows[self.join.table.key].to_pylist())
+            known = [i for i in batch if i in came]
+            found.ids += known
+            found.failed += len(batch) - len(known)
+
+    def overdue(self) -> list[tuple[int, list[object], Any]]:
+        """What came after its deadline: when it was asked for, the ids and their rows."""
+        late = []
+        while True:
+            try:
+                late.append(self.late.get_nowait())
+            except queue.Empty:
+                return late
+
+
+class _Round:
+    """The calls of one evaluation."""
+
+    def __init__(self, owner: Lookup, batches: list[list[object]], now: int, deadline: float) -> None:
+        self.owner = owner
+        self.now = now
+        self.deadline = deadline
+        self.todo: queue.SimpleQueue[list[object]] = queue.SimpleQueue()
+        for batch in batches:
+            self.todo.put(batch)
+        self.batches = len(batches)
+        self.done: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self.lock = threading.Lock()
+        self.over = False
+        self.made = 0
+
+    def begin(self) -> int:
+        """Start as many workers as may run; how many batches to wait for."""
+        started = 0
+        for _ in range(min(self.batches, self.owner.join.parallel)):
+            if not self.owner.under_way.acquire(blocking=False):
+                break
+            threading.Thread(target=self._work, daemon=True, name="skyband-lookup").start()
+            started += 1
+        return self.batches if started else 0
+
+    def _work(self) -> None:
+        try:
+            while not self.over:
+                try:
+                    batch = self.todo.get_nowait()
+                except queue.Empty:
+                    return
+                self._call(batch)
+        finally:
+            self.owner.under_way.release()
+
+    def _call(self, batch: list[object]) -> None:
+        join, pause, error, rows, complete, sent = self.owner.join, _FIRST_PAUSE, "", None, False, False
+        for attempt in range(join.retries + 1):
+            wait = max(self.owner.quiet - time.monotonic(), pause if attempt else 0.0)
+            if wait >= self.deadline - time.monotonic():
+                error = error or "no time left before the deadline"
+                break
+            if wait > 0:
+                time.sleep(wait)
+            with self.lock:
+                if self.over:
+                    break
+                self.made += 0 if sent else len(batch)
+                sent = True
+            try:
+                # a little longer than anyone waits: what comes late serves the next evaluation
+                timeout = max(self.deadline - time.monotonic(), 0.0) + _GRACE
+                rows, complete = join.table.fetch(batch, list(join.columns), timeout), True
+                break
+            except TableError as problem:
+                error, rows = str(problem), problem.rows if problem.rows is not None else rows
+                if problem.retry_after is not None:
+                    self.owner.quiet = time.monotonic() + problem.retry_after
+            except (SkybandError, OSError, ValueError, TypeError, KeyError, ArithmeticError) as problem:
+                error = f"{type(problem).__name__}: {problem}"
+            except Exception as problem:  # noqa: BLE001 - nothing that a service does may stop the stream
+                error = f"{type(problem).__name__}: {problem}"
+            pause *= 2
+        with self.lock:
+            if not self.over:
+                if not sent:
+                    self.made += len(batch)
+                self.done.put((batch, rows, complete, error))
+            elif complete:
+                self.owner.late.put((self.now, batch, rows))

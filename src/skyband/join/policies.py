@@ -1,0 +1,269 @@
+"""Refresh policies: which remote values to read again before an answer goes out.
+
+A policy is a plain value, choose(candidates, replica, budget, now) -> ids, the most wanted first. `whole` says that
+it looks at all objects of the window, as ACQUA's WSJ does, and not only at the list; `unlimited` that no budget
+binds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from skyband.query.join import POLICIES, Choose
+
+if TYPE_CHECKING:
+    from skyband.join.candidates import Candidates
+    from skyband.join.replica import Replica
+
+
+class Policy(Protocol):
+    """What a join asks before each answer."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it looks at all of the window."""
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether no budget binds it."""
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """The ids to look up, the most wanted first."""
+
+
+@dataclass(frozen=True)
+class Never:
+    """WST: read nothing again."""
+
+    whole: bool = False
+    unlimited: bool = False
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """No id."""
+        del replica, budget, now
+        return candidates.id[:0]
+
+
+@dataclass(frozen=True)
+class Top:
+    """AT-TSM: from the top of the list down.
+
+    References
+    ----------
+    AcquaTop, section 5.2.1.
+    """
+
+    whole: bool = False
+    unlimited: bool = False
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """The best of the list."""
+        del replica, now
+        return candidates.id[candidates.listed][:budget]
+
+
+@dataclass(frozen=True)
+class Border:
+    """AT-BSM: around the border between the k best and those behind, from just below it, by turns.
+
+    References
+    ----------
+    AcquaTop, section 5.2.2. With an odd budget the text leaves open on which side the odd one is: the authors'
+    sums come out with it below the border.
+    """
+
+    whole: bool = False
+    unlimited: bool = False
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """Those nearest to the border."""
+        del replica, now
+        listed = candidates.id[candidates.listed]
+        place = np.arange(len(listed))
+        far = np.where(place >= candidates.k, 2 * (place - candidates.k), 2 * (candidates.k - 1 - place) + 1)
+        return listed[np.argsort(far, kind="stable")[:budget]]
+
+
+@dataclass(frozen=True)
+class All:
+    """AT-ASM: the whole list, whatever the budget: the best that the list can do.
+
+    References
+    ----------
+    AcquaTop, section 5.2.3.
+    """
+
+    whole: bool = False
+    unlimited: bool = True
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """The list."""
+        del replica, budget, now
+        return candidates.id[candidates.listed]
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The truth: everything in the window is read, so the answers are exact. What others are held against."""
+
+    whole: bool = True
+    unlimited: bool = True
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """All of it."""
+        del replica, budget, now
+        return candidates.id
+
+
+@dataclass(frozen=True)
+class Lru:
+    """AT-LRU and WSJ-LRU: the longest unread first."""
+
+    whole: bool = False
+    unlimited: bool = False
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """The longest unread."""
+        del now
+        ids = _pool(self.whole, candidates)
+        return ids[np.lexsort((-ids, replica.time[ids]))[:budget]]
+
+
+@dataclass(frozen=True)
+class Random:
+    """WSJ-RND: any of the window, the same for the same seed and moment."""
+
+    seed: int = 0
+    whole: bool = True
+    unlimited: bool = False
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """Some of them."""
+        del replica
+        ids = _pool(self.whole, candidates)
+        return np.random.default_rng([self.seed, abs(now)]).permutation(ids)[:budget]
+
+
+@dataclass(frozen=True)
+class Wbm:
+    """AT-WBM and WSJ-WBM: of those past their best-before time, who will be used and fresh for longest.
+
+    The score is min(L, V): for how many slides the object stays in a window, and for how many its value would keep
+    once read. `interval` has the mean time between changes by id; without it, what the replica has seen.
+
+    References
+    ----------
+    AcquaTop, section 3.2, after ACQUA. Erratum: the text leaves the estimator of the change interval open. Best
+    before is the last reading plus the interval; read again, it is the next multiple of the interval after now.
+    """
+
+    interval: Mapping[int, float] | None = field(default=None, compare=False)
+    whole: bool = False
+    unlimited: bool = False
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """The highest min(L, V)."""
+        pool = np.ones(len(candidates.id), np.bool_) if self.whole else candidates.listed
+        ids, time = candidates.id[pool], candidates.time[pool]
+        if self.interval is None:
+            interval = candidates.slide / replica.rate(ids)
+        else:
+            interval = np.array([self.interval.get(int(i), np.inf) for i in ids])
+        with np.errstate(invalid="ignore"):
+            steps = np.where(np.isfinite(interval), np.ceil((now - replica.time[ids]) / interval), 0)
+            renewed = replica.time[ids] + (steps + 1) * interval
+        return wbm(ids, time, replica.time[ids] + interval, renewed, (candidates.size, candidates.slide), now)[:budget]
+
+
+def wbm(
+    ids: np.ndarray, time: np.ndarray, best: np.ndarray, renewed: np.ndarray, window: tuple[int, int], now: int
+) -> np.ndarray:
+    """Ids past their best-before time, by min(L, V), then the longest past it.
+
+    Examples
+    --------
+    The paper's example (section 3.2): at 5, with windows of 5 every 2, A, B and E are past their time and score 1,
+    1 and 3. The times of arrival are filled in.
+
+    >>> wbm(np.arange(3), np.array([2, 2, 5]), np.array([4, 4, 4]), np.array([11, 10, 12]), (5, 2), 5).tolist()
+    [2, 0, 1]
+    """
+    size, slide = window
+    life = np.ceil((time + size - now) / slide)
+    keeps = np.ceil((renewed - now) / slide)
+    score = np.minimum(life, keeps)
+    order = np.lexsort((best, -score))
+    return ids[order[best[order] <= now]]
+
+
+@dataclass(frozen=True)
+class Likely:
+    """Our own: spend each look-up where the answer is most likely to be wrong without it.
+
+    From the replica's record (how often a key changes, what a change looks like, how old its entry is) it draws
+    worlds that may be true, and leaves out, one by one, the look-ups whose absence costs the answer least, until
+    the budget is met. The cost is the expected loss of nDCG@k and of precision@k together, so a value counts by its
+    chance of having crossed a neighbour's score, and a crossing at the top of the answer by more than one below.
+
+    Cost: O(list^2 * worlds) an evaluation. Objects beyond `most` are left to later evaluations.
+    """
+
+    worlds: int = 512
+    margin: float = 0.02  # so much more than the top of the list its choice must promise
+    calm: float = 2 / 3  # a value must keep for a slide with this chance for ages to count, the budget being large
+    hit: float = 1.0  # weight of precision against nDCG
+    most: int = 64
+    seed: int = 0
+    whole: bool = False
+    unlimited: bool = False
+
+    def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
+        """Those that the answer cannot do without."""
+        from skyband.kernels.likely import spared
+
+        places = np.flatnonzero(np.ones(len(candidates.id), np.bool_) if self.whole else candidates.listed)
+        places = places[: max(self.most, budget)]
+        ids, stale = candidates.id[places], candidates.score[places]
+        if len(ids) <= budget or candidates.rescore is None:
+            return ids[:budget]
+        # Where values change within a slide or two, ages tell little; with twice k look-ups the top of the list has
+        # all that matters now, and reading it keeps the next answers right too, which the drawn worlds do not see.
+        if budget >= 2 * candidates.k and np.exp(-replica.rate(ids).mean()) < self.calm:
+            return ids[:budget]
+        rng = np.random.default_rng([self.seed, abs(now)])
+        drawn = replica.draws(candidates.id, self.worlds, rng)
+        scores = candidates.rescore(drawn)[places]
+        gone = rng.random(scores.shape) < replica.stale(ids, now)[:, None]
+        worlds = np.ascontiguousarray(np.where(gone & np.isfinite(scores), scores, stale[:, None]).T)
+        keep = np.ones(len(ids), np.bool_)
+        k = min(candidates.k, len(ids))
+        ours, plain = spared(stale, worlds, k, budget, self.hit / k, keep)
+        return ids[keep] if ours > plain + self.margin else ids[:budget]
+
+
+def _pool(whole: bool, candidates: Candidates) -> np.ndarray:
+    return candidates.id if whole else candidates.id[candidates.listed]
+
+
+NAMED: dict[str, Policy] = {
+    "never": Never(),
+    "top": Top(),
+    "border": Border(),
+    "all": All(),
+    "at-lru": Lru(),
+    "at-wbm": Wbm(),
+    "wsj-rnd": Random(),
+    "wsj-lru": Lru(whole=True),
+    "wsj-wbm": Wbm(whole=True),
+    "likely": Likely(),
+}
+assert NAMED.keys() == POLICIES.keys()
+
+
+def named(policy: str | Choose) -> Choose:
+    """The policy of a name; a function is one already."""
+    return NAMED[policy] if isinstance(policy, str) else policy

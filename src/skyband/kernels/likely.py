@@ -1,0 +1,93 @@
+"""Which look-ups an answer can do without, found by leaving them out one by one in sampled worlds."""
+
+import numpy as np
+
+from skyband.kernels._jit import bare, kernel
+
+
+@bare
+def _best(score, k, out):
+    """Put the k best places into `out`, best first; equal scores in the order of the list."""
+    n = 0
+    for i in range(len(score)):
+        s = score[i]
+        if n == k and not s > score[out[k - 1]]:
+            continue
+        j = n if n < k else k - 1
+        while j > 0 and s > score[out[j - 1]]:
+            out[j] = out[j - 1]
+            j -= 1
+        out[j] = i
+        n = min(n + 1, k)
+    return n
+
+
+@bare
+def _worth(score, k, gain, discount, hit, out):
+    """What an answer by `score` is worth where `gain` is each object's true gain."""
+    total = 0.0
+    for r in range(_best(score, k, out)):
+        g = gain[out[r]]
+        if g > 0.0:
+            total += g * discount[r] + hit
+    return total
+
+
+@kernel
+def spared(stale, worlds, k, budget, hit, keep):
+    """Leave out the look-ups that cost the answer least, until `budget` are left in `keep`.
+
+    Gives the expected worth of the answer with these, and with the first `budget` of the list instead.
+
+    `stale` has each object's score by the replica, best first; `worlds[w]` what the scores may be in truth. With
+    a look-up the answer ranks an object by its true score, without it by the stale one. The worth of an answer
+    is its nDCG plus `hit` for every object that belongs in it. Of equal losses the lowest on the list goes
+    first. O(objects^2 * worlds * (objects + k)).
+    """
+    m, n = worlds.shape
+    out = np.empty(k, np.int64)
+    gain = np.zeros((m, n))
+    mixed = worlds.copy()
+    base = np.empty(m)
+    discount = np.empty(k)
+    ideal = 0.0
+    for r in range(k):
+        discount[r] = 1.0 / np.log2(r + 2.0)
+        if r < n:
+            ideal += (2.0 ** (k - r) - 1.0) * discount[r]
+    for r in range(k):
+        discount[r] /= ideal
+    for w in range(m):
+        for r in range(_best(mixed[w], k, out)):
+            gain[w, out[r]] = 2.0 ** (k - r) - 1.0
+        base[w] = _worth(mixed[w], k, gain[w], discount, hit, out)
+    left = 0
+    for i in range(n):
+        left += keep[i]
+    while left > budget:
+        least, gone = np.inf, -1
+        for i in range(n - 1, -1, -1):
+            if not keep[i]:
+                continue
+            loss = 0.0
+            for w in range(m):
+                true = mixed[w, i]
+                if true == stale[i]:
+                    continue
+                mixed[w, i] = stale[i]
+                loss += base[w] - _worth(mixed[w], k, gain[w], discount, hit, out)
+                mixed[w, i] = true
+            loss /= m
+            if loss < least - 1e-12:
+                least, gone = loss, i
+        keep[gone] = False
+        left -= 1
+        for w in range(m):
+            mixed[w, gone] = stale[gone]
+            base[w] = _worth(mixed[w], k, gain[w], discount, hit, out)
+    plain = 0.0
+    for w in range(m):
+        for i in range(n):
+            mixed[w, i] = worlds[w, i] if i < budget else stale[i]
+        plain += _worth(mixed[w], k, gain[w], discount, hit, out)
+    return base.sum() / m, plain / m

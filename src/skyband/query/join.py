@@ -1,0 +1,253 @@
+"""Remote data that a score needs: what to look up, how often, and within what budget."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from skyband.errors import QueryError, nearest
+from skyband.query.duration import duration
+from skyband.query.expression import Expression, parse
+
+POLICIES = {
+    "never": "WST",
+    "top": "AT-TSM",
+    "border": "AT-BSM",
+    "all": "AT-ASM",
+    "at-lru": "AT-LRU",
+    "at-wbm": "AT-WBM",
+    "wsj-rnd": "WSJ-RND",
+    "wsj-lru": "WSJ-LRU",
+    "wsj-wbm": "WSJ-WBM",
+    "likely": "",
+}
+"""The names of the refresh policies, and what the AcquaTop paper calls them."""
+
+Choose = Callable[[Any, Any, int, int], Any]
+"""A refresh policy: choose(candidates, replica, budget, now) gives the ids to look up, the most wanted first."""
+
+OWN = ("staleness", "status", "lookups")
+"""The columns that a join adds to the answers, besides the remote ones."""
+
+_AGGREGATE = re.compile(r"^\s*(count|sum|avg|min|max)\s*\((.*)\)\s*$", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many look-ups an evaluation may make, and how many unused ones may be saved for later.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.Budget(7, save=21)
+    Budget(each=7, save=21)
+    """
+
+    each: int
+    save: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("each", "save"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                msg = f"{field}={value!r} is no number of look-ups: write a whole number of at least 0"
+                raise QueryError(msg)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A value of a key over the window: `name` = `function` of `of` (None: of the rows)."""
+
+    name: str
+    function: str
+    of: Expression | None
+
+
+@dataclass(frozen=True)
+class Join:
+    """Remote columns for the rows of a stream, by a key.
+
+    A local replica holds what was read; before each answer a policy chooses what to read again, within the
+    budget and the deadline. Arrivals of one key are one object: the newest replaces the older.
+
+    Parameters
+    ----------
+    table
+        Where the remote rows are: a value with `key` and `fetch(ids, columns, timeout)`, such as those in
+        `skyband.tables`. None where all changes are pushed (`changes=`).
+    on
+        The stream's key column.
+    columns
+        The remote columns that the score or the answers need.
+    budget
+        Look-ups an evaluation may make: a number, or a `Budget` that saves unused ones.
+    policy
+        What to look up: a name in `skyband.query.join.POLICIES`, or a function
+        choose(candidates, replica, budget, now) -> ids.
+    spare
+        How many objects to keep behind the k best of every window (the paper's N).
+    reserve
+        How many more to keep behind those, which no policy refreshes: they fill the gaps that changes leave.
+    unlisted
+        What to do with a pushed change of an object that is not kept: "bound" gives it a lower bound of its
+        score, "ignore" leaves it out.
+    deadline
+        Wall time that the look-ups of an evaluation may take; what is not back by then stays stale.
+    batch
+        Ids that one call may ask for.
+    parallel
+        Calls that may be under way at once.
+    retries
+        How often a refused or failed call is tried again, within the deadline.
+    each
+        "key": arrivals of a key are one object. "row": every row is one, though many share a remote row.
+    initial
+        What the replica starts with: a table with the key and the columns.
+    replica_size
+        Keep at most so many keys; those that no open window needs go first, the longest unread first.
+    changes
+        Pushed changes of the remote side: a source with the key, the columns and, if it is a stream over time,
+        the query's time column.
+    aggregates
+        Values over the window that the score uses, such as mentions="count(*)": count, sum, avg, min or max.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> from skyband.tables.memory import Memory
+    >>> users = Memory({"user": ["ann", "bob"], "followers": [10, 70]}, key="user")
+    >>> query = sb.TopK(
+    ...     k=1, by="mentions + followers / 100", window=sb.Tumbling("1 minute"), time="ts", unit="s",
+    ...     join=sb.Join(users, on="user", columns=["followers"], budget=5, mentions="count(*)"),
+    ... )
+    >>> seen = {"ts": [0, 10, 20], "user": ["ann", "bob", "ann"]}
+    >>> sb.run(query, seen).select(["rank", "score", "user", "followers"]).to_pylist()
+    [{'rank': 1, 'score': 2.1, 'user': 'ann', 'followers': 10}]
+    """
+
+    table: Any
+    on: str
+    columns: tuple[str, ...]
+    budget: Budget
+    policy: str | Choose
+    spare: int
+    reserve: int
+    unlisted: str
+    deadline: int
+    batch: int
+    parallel: int
+    retries: int
+    each: str
+    initial: Any
+    replica_size: int | None
+    changes: Any
+    aggregates: tuple[Aggregate, ...]
+
+    def __init__(  # noqa: PLR0913 - all that can be said of a join
+        self,
+        table: Any = None,
+        on: str = "",
+        columns: str | Iterable[str] = (),
+        budget: int | Budget = 10,
+        policy: str | Choose = "likely",
+        spare: int = 10,
+        *,
+        reserve: int = 0,
+        unlisted: str = "bound",
+        deadline: str | timedelta = "1 second",
+        batch: int = 100,
+        parallel: int = 4,
+        retries: int = 2,
+        each: str = "key",
+        initial: Any = None,
+        replica_size: int | None = None,
+        changes: Any = None,
+        **aggregates: str,
+    ) -> None:
+        given = dict(locals())
+        given["columns"] = (columns,) if isinstance(columns, str) else tuple(columns)
+        given["budget"] = budget if isinstance(budget, Budget) else Budget(_whole("budget", budget, 0))
+        given["deadline"] = duration(deadline, "deadline")
+        given["policy"] = _policy(policy)
+        given["aggregates"] = tuple(_aggregate(name, text) for name, text in aggregates.items())
+        for field in fields(self):
+            object.__setattr__(self, field.name, given[field.name])
+        self._check()
+
+    def replaced(self, **change: Any) -> Join:
+        """The same join, but for some fields."""
+        other = object.__new__(Join)
+        for field in fields(self):
+            object.__setattr__(other, field.name, change.get(field.name, getattr(self, field.name)))
+        return other
+
+    @property
+    def aggregate_names(self) -> tuple[str, ...]:
+        """The names of the values over the window."""
+        return tuple(a.name for a in self.aggregates)
+
+    def _check(self) -> None:
+        if not isinstance(self.on, str) or not self.on:
+            _refuse("on", self.on, 'names no column: write the stream\'s key, such as on="user"')
+        if not self.columns or not all(isinstance(c, str) and c for c in self.columns):
+            _refuse("columns", list(self.columns), 'names no remote column: write columns=["followers"]')
+        if len({*self.columns, self.on}) <= len(self.columns):
+            _refuse("columns", list(self.columns), "names a column twice, or the key: name each remote column once")
+        if self.table is None and self.changes is None and self.initial is None:
+            _refuse("table", None, "gives no remote rows: hand over a table, or changes= that are pushed")
+        if self.table is not None and not callable(getattr(self.table, "fetch", None)):
+            _refuse(
+                "table", type(self.table).__name__, "cannot be asked: give a value with key and fetch(ids, columns)"
+            )
+        for field, least in (("spare", 0), ("reserve", 0), ("batch", 1), ("parallel", 1), ("retries", 0)):
+            _whole(field, getattr(self, field), least)
+        if self.replica_size is not None:
+            _whole("replica_size", self.replica_size, 1)
+        if self.unlisted not in ("bound", "ignore"):
+            _refuse("unlisted", self.unlisted, 'is unknown: write "bound" or "ignore"')
+        if self.each not in ("key", "row"):
+            _refuse("each", self.each, 'is unknown: write "key" or "row"')
+        if self.deadline <= 0:
+            _refuse("deadline", self.deadline, 'leaves no time: write a length above zero, such as "1 second"')
+        if self.each == "row" and self.aggregates:
+            _refuse("each", self.each, 'cannot go with a value over the window, which is one a key: write each="key"')
+
+
+def _aggregate(name: str, text: object) -> Aggregate:
+    found = _AGGREGATE.match(text) if isinstance(text, str) else None
+    if found is None:
+        _refuse(name, text, "is no value over the window: write count(*), or sum, avg, min or max of a column")
+    assert found is not None
+    function, of = found[1].lower(), found[2].strip()
+    if of == "*":
+        if function != "count":
+            _refuse(name, text, "takes * only in count(*): name a column")
+        return Aggregate(name, function, None)
+    return Aggregate(name, function, parse(of))
+
+
+def _policy(policy: str | Choose) -> str | Choose:
+    if not isinstance(policy, str):
+        if not callable(policy):
+            _refuse("policy", policy, "is no policy: write a name, or choose(candidates, replica, budget, now)")
+        return policy
+    papers = {paper.lower(): name for name, paper in POLICIES.items() if paper}
+    name = papers.get(policy.lower(), policy.lower())
+    if name not in POLICIES:
+        _refuse("policy", policy, f"is unknown: {nearest(policy, POLICIES)}")
+    return name
+
+
+def _whole(field: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        _refuse(field, value, f"is no whole number of at least {least}: write one")
+    assert isinstance(value, int)
+    return value
+
+
+def _refuse(field: str, value: object, why: str) -> None:
+    msg = f"{field}={value!r} {why}"
+    raise QueryError(msg)

@@ -1,0 +1,1 @@
+"""The world outside: tables that can be asked for rows by key."""

@@ -1,0 +1,68 @@
+"""Hashes in Redis."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skyband.errors import TableError
+from skyband.tables._need import need
+from skyband.tables.http import table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Redis:
+    """One hash a key, one field a column: HMGET for all ids in one round trip.
+
+    Parameters
+    ----------
+    url
+        Such as redis://localhost:6379/0.
+    key
+        What the key column is called.
+    name
+        The hash of a key, with {} for the key.
+    types
+        What each field is, such as {"followers": int}; others are floats.
+
+    Examples
+    --------
+    >>> users = Redis("redis://localhost:6379/0", key="user", name="user:{}", types={"followers": int})
+    >>> users.key
+    'user'
+    """
+
+    def __init__(
+        self, url: str, key: str, *, name: str = "{}", types: Mapping[str, Callable[[str], Any]] | None = None
+    ) -> None:
+        self.key = key
+        self._url, self._name, self._types = url, name, dict(types or {})
+        self._client: Any = None
+
+    def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
+        """The rows of those ids."""
+        redis = need("redis", "remote")
+        if self._client is None:
+            wait = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+            self._client = redis.Redis.from_url(self._url, decode_responses=True, **wait)
+            weakref.finalize(self, self._client.close)
+        try:
+            pipe = self._client.pipeline(transaction=False)
+            for i in ids:
+                pipe.hmget(self._name.format(i), list(columns))
+            found = pipe.execute()
+            rows = [
+                {self.key: i, **{n: self._read(n, v) for n, v in zip(columns, values, strict=True)}}
+                for i, values in zip(ids, found, strict=True)
+                if any(value is not None for value in values)
+            ]
+        except (redis.RedisError, ValueError, OSError) as error:
+            msg = f"{self._url} failed: {type(error).__name__} {error}".strip()
+            raise TableError(msg) from error
+        return table_of(rows, [self.key, *columns])
+
+    def _read(self, name: str, value: str | None) -> Any:
+        return None if value is None else self._types.get(name, float)(value)

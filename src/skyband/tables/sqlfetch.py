@@ -1,0 +1,63 @@
+"""Rows by key from a database, through SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from skyband.errors import TableError
+from skyband.tables._need import need
+from skyband.tables.http import table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class SqlFetch:
+    """A table or view of a database: SELECT ... WHERE key IN (...), the keys bound, never written into the text.
+
+    Parameters
+    ----------
+    url
+        What SQLAlchemy takes: "sqlite:///users.db", "postgresql+psycopg://...", or an engine.
+    table
+        Its name.
+    key
+        The key column.
+    schema
+        Where the table is, if not in the default schema.
+
+    Examples
+    --------
+    >>> from sqlalchemy import create_engine, text
+    >>> engine = create_engine("sqlite://")
+    >>> with engine.begin() as connection:
+    ...     _ = connection.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
+    ...     _ = connection.execute(text("INSERT INTO users VALUES (1, 10), (2, 20)"))
+    >>> SqlFetch(engine, "users", key="id").fetch([2, 3], ["followers"]).to_pylist()
+    [{'id': 2, 'followers': 20}]
+    """
+
+    def __init__(self, url: Any, table: str, key: str, *, schema: str | None = None) -> None:
+        self.key = key
+        self._url, self._name, self._schema = url, table, schema
+        self._engine: Any = None
+
+    def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
+        """The rows of those ids."""
+        sa = need("sqlalchemy", "sql")
+        names = [self.key, *columns]
+        table = sa.table(self._name, *(sa.column(n) for n in names), schema=self._schema)
+        query = sa.select(*(table.c[n] for n in names)).where(table.c[self.key].in_(list(ids)))
+        try:
+            if self._engine is None:
+                self._engine = sa.create_engine(self._url) if isinstance(self._url, str) else self._url
+            with self._engine.connect() as connection:
+                if timeout is not None and connection.dialect.name == "postgresql":
+                    wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))
+                    connection.execute(wait)
+                rows = [dict(row) for row in connection.execute(query).mappings()]
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            msg = f"table {self._name!r} failed: {str(error).splitlines()[0]}"
+            raise TableError(msg) from error
+        return table_of(rows, names)

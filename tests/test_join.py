@@ -1,0 +1,264 @@
+"""A join agrees with the naive one wherever it promises to."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import skyband as sb
+from naive_join import counted, top_k
+from skyband.join.pipeline import JoinPipeline
+from skyband.join.saved import load, save
+from skyband.tables.memory import History, Memory
+
+SECOND = 1_000_000
+USERS = 6
+
+rows_of = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, USERS - 1), st.integers(0, 5)), min_size=1, max_size=40
+).map(lambda rows: sorted(rows, key=lambda r: r[0]))
+changes_of = st.lists(st.tuples(st.integers(-5, 30), st.integers(0, USERS - 1), st.integers(0, 9)), max_size=30).map(
+    lambda rows: sorted([(-10, u, u) for u in range(USERS)] + rows, key=lambda r: r[0])
+)
+windows_of = st.sampled_from([(10, 5), (10, 4), (6, 6), (9, 3)])
+
+
+def stream(rows):
+    time, user, x = zip(*rows, strict=True)
+    return {"t": list(time), "user": list(user), "x": list(x)}
+
+
+def past(changes):
+    """The remote side over time; of several changes at one moment the last holds."""
+    latest = {(t, u): y for t, u, y in changes}
+    time, user = zip(*latest, strict=True)
+    return {"user": list(user), "at": list(time), "y": list(latest.values())}
+
+
+def known(changes):
+    def remote(user, now):
+        before = [(t, y) for t, u, y in changes if u == user and t < now]
+        return [] if not before else [max(enumerate(before), key=lambda e: (e[1][0], e[0]))[1][1]]
+
+    return remote
+
+
+def query(size, slide, join, by="x + 2 * y", k=3):
+    return sb.TopK(k=k, by=by, window=sb.Sliding(f"{size} s", f"{slide} s"), time="t", unit="s", join=join)
+
+
+def lists(table, *columns):
+    """[(window_start, [row, ...])]."""
+    found = {}
+    for row in table.to_pylist():
+        found.setdefault(row["window_start"], []).append(tuple(row[c] for c in columns))
+    return sorted(found.items())
+
+
+@given(rows_of, changes_of, windows_of)
+@settings(max_examples=60)
+def test_with_everything_refreshed_and_kept_it_is_the_naive_join(rows, changes, window):
+    size, slide = window
+    table = History(past(changes), key="user", time="at", unit="s")
+    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100)
+    found, stats = sb.run(query(size, slide, join), stream(rows), stats=True)
+    naive = top_k(rows, known(changes), lambda x, y: x + 2 * y, k=3, size=size, slide=slide)
+    assert lists(found, "score", "user", "t") == [(w * slide, best) for w, best in naive]
+    assert set(found["status"].to_pylist()) <= {"exact"}
+    assert set(found["staleness"].to_pylist()) <= {0.0}
+    assert stats.made == stats.wanted
+    assert stats.failed == stats.overdue == 0
+
+
+@given(rows_of, changes_of, windows_of)
+@settings(max_examples=40)
+def test_a_value_over_the_window_is_exact_in_every_window(rows, changes, window):
+    size, slide = window
+    table = History(past(changes), key="user", time="at", unit="s")
+    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100, n="count(*)")
+    found = sb.run(query(size, slide, join, by="3 * n + y"), stream(rows))
+    naive = counted(rows, known(changes), lambda n, y: 3 * n + y, k=3, size=size, slide=slide)
+    assert lists(found, "score", "user") == [(w * slide, best) for w, best in naive]
+
+
+@given(rows_of, changes_of, windows_of)
+@settings(max_examples=40)
+def test_many_rows_may_share_a_remote_row(rows, changes, window):
+    size, slide = window
+    table = History(past(changes), key="user", time="at", unit="s")
+    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100, each="row")
+    found = sb.run(query(size, slide, join), stream(rows))
+    naive = top_k(rows, known(changes), lambda x, y: x + 2 * y, k=3, size=size, slide=slide, each="row")
+    assert lists(found, "score", "user", "t") == [(w * slide, best) for w, best in naive]
+
+
+@given(rows_of, windows_of, st.lists(st.tuples(st.integers(0, USERS - 1), st.integers(0, 9)), max_size=12))
+@settings(max_examples=40)
+def test_one_row_may_have_many_remote_rows(rows, window, remote):
+    size, slide = window
+    table = Memory(
+        pa.table({"user": pa.array([u for u, _ in remote], pa.int64()), "y": [y for _, y in remote]}), "user"
+    )
+    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100)
+    if not remote:
+        return
+    found = sb.run(query(size, slide, join), stream(rows))
+    of = lambda user, _: [y for u, y in remote if u == user]  # noqa: E731
+    naive = top_k(rows, of, lambda x, y: x + 2 * y, k=3, size=size, slide=slide)
+    assert lists(found, "score", "user") == [(w * slide, [r[:2] for r in best]) for w, best in naive]
+
+
+@given(rows_of, changes_of, windows_of, st.sampled_from([0, 1, 3]), st.sampled_from(["bound", "ignore"]))
+@settings(max_examples=60)
+def test_pushed_changes_and_what_is_called_exact_is(rows, changes, window, spare, unlisted):
+    size, slide = window
+    pushed = {"user": [u for _, u, _ in changes], "t": [t for t, *_ in changes], "y": [y for *_, y in changes]}
+    join = sb.Join(on="user", columns=["y"], changes=pushed, spare=spare, unlisted=unlisted)
+    found = sb.run(query(size, slide, join, k=2), stream(rows))
+    naive = dict(top_k(rows, known(changes), lambda x, y: x + 2 * y, k=2, size=size, slide=slide))
+    for row in found.to_pylist():
+        true = naive[row["window_start"] // slide]
+        if row["status"] == "exact":
+            assert true[row["rank"] - 1][0] == row["score"]
+        elif row["status"] == "bound":
+            whole = top_k(rows, known(changes), lambda x, y: x + 2 * y, k=99, size=size, slide=slide)
+            real = next(s for s, u, _ in dict(whole)[row["window_start"] // slide] if u == row["user"])
+            assert real >= row["score"]
+
+
+@given(rows_of, changes_of, windows_of)
+@settings(max_examples=30)
+def test_pushed_changes_with_enough_spare_are_the_naive_join(rows, changes, window):
+    size, slide = window
+    pushed = {"user": [u for _, u, _ in changes], "t": [t for t, *_ in changes], "y": [y for *_, y in changes]}
+    join = sb.Join(on="user", columns=["y"], changes=pushed, spare=100)
+    found = sb.run(query(size, slide, join), stream(rows))
+    naive = top_k(rows, known(changes), lambda x, y: x + 2 * y, k=3, size=size, slide=slide)
+    assert lists(found, "score", "user", "t") == [(w * slide, best) for w, best in naive]
+    assert set(found["status"].to_pylist()) <= {"exact"}
+
+
+POLICIES = ["never", "top", "border", "all", "at-lru", "at-wbm", "wsj-rnd", "wsj-lru", "wsj-wbm", "likely"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("value", [{}, {"n": "count(*)"}])
+@given(rows_of, changes_of, windows_of, st.integers(0, 4))
+@settings(max_examples=8)
+def test_no_policy_looks_up_more_than_it_may(policy, value, rows, changes, window, budget):
+    table = History(past(changes), key="user", time="at", unit="s")
+    join = sb.Join(table, on="user", columns=["y"], policy=policy, spare=1, budget=budget, **value)
+    found = sb.run(query(*window, join), stream(rows))
+    for row in found.to_pylist():
+        assert policy == "all" or row["lookups"]["wanted"] <= budget
+
+
+@pytest.mark.parametrize("value", [{}, {"n": "count(*)"}])
+@given(rows_of, changes_of, windows_of, st.lists(st.integers(0, 40), max_size=4))
+@settings(max_examples=25)
+def test_neither_batches_nor_a_restart_matter(value, rows, changes, window, cuts):
+    def line():
+        table = History(past(changes), key="user", time="at", unit="s")
+        join = sb.Join(table, on="user", columns=["y"], policy="likely", spare=1, budget=2, **value)
+        whole = pa.table(stream(rows))
+        return JoinPipeline(query(*window, join), whole.schema), whole
+
+    one, whole = line()
+    want = pa.concat_tables([one.push(whole), one.finish()], promote_options="permissive").to_pylist()
+    many, _ = line()
+    parts = []
+    edges = sorted({0, len(rows), *(c for c in cuts if c < len(rows))})
+    for low, high in zip(edges, edges[1:], strict=False):
+        parts.append(many.push(whole.slice(low, high - low)))
+        again, _ = line()
+        load(again, save(many))
+        many = again
+    got = pa.concat_tables([*parts, many.finish()], promote_options="permissive").to_pylist()
+    assert got == want
+
+
+def test_unused_look_ups_are_saved():
+    table = Memory({"user": list(range(20)), "y": list(range(20))}, "user")
+    join = sb.Join(table, on="user", columns=["y"], budget=sb.Budget(3, save=6), policy="top")
+    rows = {"t": [0, 5, 10, 15, *([20] * 12)], "user": [0, 0, 0, 0, *range(12)], "x": [0] * 16}
+    found = sb.run(query(5, 5, join), rows).to_pylist()
+    assert [r["lookups"]["made"] for r in found if r["rank"] == 1] == [1, 1, 1, 1, 9]
+
+
+def test_a_small_replica_says_what_it_forgot():
+    table = Memory({"user": list(range(20)), "y": list(range(20))}, "user")
+    join = sb.Join(table, on="user", columns=["y"], budget=10, replica_size=4)
+    rows = {"t": list(range(20)), "user": list(range(20)), "x": [0] * 20}
+    found, stats = sb.run(query(5, 5, join), rows, stats=True)
+    assert stats.evicted >= 12
+    assert found["y"].to_pylist()[:3] == [4, 3, 2]
+
+
+def test_an_absent_key_is_not_ranked_and_a_null_may_be():
+    table = Memory({"user": [1], "y": [7]}, "user")
+    rows = {"t": [0, 1], "user": [1, 2], "x": [1, 9]}
+    join = sb.Join(table, on="user", columns=["y"])
+    assert sb.run(query(5, 5, join), rows)["user"].to_pylist() == [1]
+    kind = query(5, 5, join, by="x + coalesce(y, 0)")
+    assert sb.run(kind, rows)["user"].to_pylist() == [2, 1]
+
+
+def test_the_list_is_small_whatever_the_window_holds():
+    rng = np.random.default_rng(1)
+    sizes = []
+    for n in (20_000, 80_000):
+        remote = Memory({"user": np.arange(5000), "y": rng.random(5000)}, "user")
+        join = sb.Join(remote, on="user", columns=["y"], spare=10, budget=0, initial=remote.rows, policy="never")
+        rows = {"t": np.sort(rng.integers(0, 1000, n)), "user": rng.integers(0, 5000, n), "x": rng.random(n)}
+        _, stats = sb.run(query(100, 10, join, k=5), rows, stats=True)
+        sizes.append(stats.peak_candidates)
+    assert max(sizes) <= 15 * 2.93 * 2  # (k + spare) * H(10), with room for the worst moment
+    assert abs(sizes[0] - sizes[1]) < 20
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: sb.Join(None, on="u", columns=["y"]), "table=None gives no remote rows"),
+        (lambda: sb.Join(7, on="u", columns=["y"]), "table='int' cannot be asked"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="", columns=["y"]), "on='' names no column"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u"), r"columns=\[\] names no remote column"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns=["u"]), "names a column twice, or the key"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", budget=-1), "budget=-1 is no whole number"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", policy="tip"), "did you mean top"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", n="median(x)"), "is no value over the window"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", each="both"), "each='both' is unknown"),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", unlisted="x"), "unlisted='x' is unknown"),
+        (lambda: query(5, 5, 7), "join=7 is no join"),
+        (
+            lambda: query(5, 5, sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y"), by="x"),
+            "by='x' uses no column of the join",
+        ),
+        (
+            lambda: sb.TopK(
+                k=1, by="y", window=sb.Counting(5), join=sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y")
+            ),
+            "would look up remote values after every row",
+        ),
+    ],
+)
+def test_a_bad_join_fails_when_it_is_built(build, words):
+    with pytest.raises(sb.QueryError, match=words):
+        build()
+
+
+def test_names_must_not_clash():
+    table = Memory({"user": [1], "x": [7]}, "user")
+    with pytest.raises(sb.SchemaError, match="the join brings a column 'x', which the source has too"):
+        sb.run(query(5, 5, sb.Join(table, on="user", columns="x"), by="x"), {"t": [0], "user": [1], "x": [1]})
+    with pytest.raises(sb.SchemaError, match="on names column 'usr'"):
+        sb.run(query(5, 5, sb.Join(table, on="usr", columns="y")), {"t": [0], "user": [1], "x": [1]})
+
+
+def test_counting_windows_join_too():
+    table = Memory({"user": [1, 2, 3], "y": [1, 2, 3]}, "user")
+    join = sb.Join(table, on="user", columns=["y"])
+    counting = sb.TopK(k=2, by="x + y", window=sb.Counting(4, 2), join=join)
+    found = sb.run(counting, {"user": [1, 2, 3, 1], "x": [9, 0, 0, 0]})
+    assert lists(found, "score", "user") == [(0, [(10.0, 1), (2.0, 2), (3.0, 3), (2.0, 2)])]

@@ -1,0 +1,62 @@
+"""The commands around joins."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import skyband as sb
+from skyband.bench.join import Case, cases, deadline, measure, speed
+from skyband.cli import app
+from skyband.tables.memory import Memory
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "acquatop"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="REAL DATA MISSING: no ../shared/data/acquatop")
+
+
+@needs_data
+def test_compare_policies_prints_a_json_line_a_policy(tmp_path):
+    picture = tmp_path / "errors.svg"
+    command = ["compare-policies", "--data", str(DATA), "--set", "ch80", "--k", "5", "--spare", "10", "--budget", "7"]
+    chosen = ["--policy", "never", "--policy", "top", "--plot", str(picture)]
+    found = CliRunner().invoke(app, [*command, *chosen, "--json"])
+    assert found.exit_code == 0, found.output
+    lines = [json.loads(line) for line in found.output.splitlines()]
+    assert [(line["policy"], line["lookups"]) for line in lines] == [("never", 0), ("top", 1050)]
+    assert lines[1]["ndcg"] > lines[0]["ndcg"] > 90
+    assert "<svg" in picture.read_text()
+
+
+def test_compare_policies_names_what_is_missing(tmp_path):
+    found = CliRunner().invoke(app, ["compare-policies", "--data", str(tmp_path)])
+    assert found.exit_code == 2
+    assert "mentions.parquet is not in" in found.stderr
+
+
+@needs_data
+def test_the_grid_of_the_paper():
+    lines = list(measure(Case(2, "ch05", 1, 5, 10, 3), DATA, ["never", "border"]))
+    assert [line["policy"] for line in lines] == ["never", "border"]
+    assert lines[0]["ndcg"] < lines[1]["ndcg"]
+    todo = cases()
+    assert {c.experiment for c in todo} == {1, 2, 3, 4}
+    assert {c.budget for c in todo if c.experiment == 1} == {1, 3, 5, 7, 10, 15, 20, 25, 30}
+    assert {c.name for c in todo} == {"ch05", "ch10", "ch20", "ch40", "ch80"}
+
+
+def test_costs_and_the_slow_service_are_measured():
+    found = {line["case"]: line for line in speed(20_000)}
+    assert found["a value an arrival"]["rows_per_s"] > 0
+    assert found["pushed changes"]["us_per_change"] >= 0
+    line = deadline(2)
+    assert line["windows"] >= 2
+    assert line["lookups"] >= 50
+
+
+def test_explain_tells_of_the_join():
+    join = sb.Join(Memory({"u": [1], "y": [1]}, "u"), on="u", columns=["y"], budget=7, policy="border")
+    query = sb.TopK(k=5, by="x + y", window=sb.Sliding("10 minutes", "1 minute"), time="t", join=join)
+    said = str(sb.explain(query))
+    assert "keeps: about 44 objects" in said
+    assert "at most 7 keys an answer, within 1 s; policy border" in said

