@@ -120,7 +120,7 @@ def run(  # noqa: PLR0913 - the one wide door
         tables = list(session.tables(progress=progress, trusting=True))
     except OutOfOrderError:
         tables = list(session.tables(progress=progress))
-    promote = "default" if query.join is None else "permissive"  # remote types show with the first look-up
+    promote = "default" if session.query.join is None else "permissive"  # remote types show with the first look-up
     whole = pa.concat_tables(tables, promote_options=promote) if tables else None
     if whole is None:
         msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
