@@ -150,8 +150,8 @@ def stream(name, rows=6_000, d=2, seed=3):
 @pytest.mark.parametrize("name", ["uniform", "clustered", "ties", "walk", "away", "towards"])
 def test_every_way_gives_the_same_on_longer_streams(name):
     """Grid or not, either grid, every rule, batches small and large: one answer, that of one `sweep` a query."""
-    points = stream(name)
-    targets = Targets.of("euclidean", to=np.concatenate([points[::700], points[:3] + 0.5]), k=[1, 9, 20] * 4)
+    points = stream(name, 3_000)
+    targets = Targets.of("euclidean", to=np.concatenate([points[::350], points[:3] + 0.5]), k=[1, 9, 20] * 4)
     ways = [
         {},
         {"index": False},
@@ -160,13 +160,13 @@ def test_every_way_gives_the_same_on_longer_streams(name):
         {"rule": "best"},
         {"rule": "band", "slices": 40},
     ]
-    found = [fed(Many(targets, sb.Counting(1_500), **how), points, range(len(points))) for how in ways]
+    found = [fed(Many(targets, sb.Counting(700), **how), points, range(len(points))) for how in ways]
     assert all(other == found[0] for other in found[1:])
-    assert fed(Many(targets, sb.Counting(1_500)), points, range(len(points)), [7, 8, 900, 4_001]) == found[0]
+    assert fed(Many(targets, sb.Counting(700)), points, range(len(points)), [7, 8, 900, 2_001]) == found[0]
     table = {"x": points[:, 0], "y": points[:, 1]}
     for q in (0, 5, 11):
         by = sb.distance(["x", "y"], to=targets.to[q])
-        query = sb.TopK(k=int(targets.k[q]), by=by, window=sb.Counting(1_500), emit="arrivals")
+        query = sb.TopK(k=int(targets.k[q]), by=by, window=sb.Counting(700), emit="arrivals")
         alone = sb.run(query, table)
         mine = [
             (s, -score, r)
