@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from skyband.bench import knn, points
-from skyband.bench.knn import ALONE, WAYS, Case
+from skyband.bench.knn import ALONE, WATCHED, WAYS, Case
 from skyband.cli import app
 from skyband.errors import QueryError, SourceError
 
@@ -35,7 +35,7 @@ def test_missing_readings_are_told(tmp_path):
 
 def test_every_exact_way_reports_the_same():
     stream = points.uniform(4_000, 2)
-    found = [knn.measure(Case(way=way, queries=4, n=500, k=5), stream) for way in [*WAYS, *ALONE]]
+    found = [knn.measure(Case(way=way, queries=4, n=500, k=5), stream) for way in [*WAYS, *WATCHED, *ALONE]]
     exact = {line.reports for line in found if "not exact" not in line.way}
     assert len(exact) == 1
     assert exact.pop() > 100

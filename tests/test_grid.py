@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
+from skyband.engines import ENGINES, Objects, build
 from skyband.engines.grid.cuts import cut, slices_for
 from skyband.engines.grid.many import RULES, Many, Targets
+from skyband.engines.grid.watched import THRESHOLDS, Watched
 from skyband.flow.knn import knn, together
 from skyband.kernels.grid import Aims, cells_of, watch
 
@@ -148,8 +150,8 @@ def stream(name, rows=6_000, d=2, seed=3):
 @pytest.mark.parametrize("name", ["uniform", "clustered", "ties", "walk", "away", "towards"])
 def test_every_way_gives_the_same_on_longer_streams(name):
     """Grid or not, either grid, every rule, batches small and large: one answer, that of one `sweep` a query."""
-    points = stream(name)
-    targets = Targets.of("euclidean", to=np.concatenate([points[::700], points[:3] + 0.5]), k=[1, 9, 20] * 4)
+    points = stream(name, 3_000)
+    targets = Targets.of("euclidean", to=np.concatenate([points[::350], points[:3] + 0.5]), k=[1, 9, 20] * 4)
     ways = [
         {},
         {"index": False},
@@ -158,13 +160,13 @@ def test_every_way_gives_the_same_on_longer_streams(name):
         {"rule": "best"},
         {"rule": "band", "slices": 40},
     ]
-    found = [fed(Many(targets, sb.Counting(1_500), **how), points, range(len(points))) for how in ways]
+    found = [fed(Many(targets, sb.Counting(700), **how), points, range(len(points))) for how in ways]
     assert all(other == found[0] for other in found[1:])
-    assert fed(Many(targets, sb.Counting(1_500)), points, range(len(points)), [7, 8, 900, 4_001]) == found[0]
+    assert fed(Many(targets, sb.Counting(700)), points, range(len(points)), [7, 8, 900, 2_001]) == found[0]
     table = {"x": points[:, 0], "y": points[:, 1]}
     for q in (0, 5, 11):
         by = sb.distance(["x", "y"], to=targets.to[q])
-        query = sb.TopK(k=int(targets.k[q]), by=by, window=sb.Counting(1_500), emit="arrivals")
+        query = sb.TopK(k=int(targets.k[q]), by=by, window=sb.Counting(700), emit="arrivals")
         alone = sb.run(query, table)
         mine = [
             (s, -score, r)
@@ -173,6 +175,59 @@ def test_every_way_gives_the_same_on_longer_streams(name):
             for (_, score), r in zip(rows, ranks, strict=True)
         ]
         assert list(zip(*(alone[c].to_pylist() for c in ("window_end", "score", "rank")), strict=True)) == mine
+
+
+class TestWatched:
+    """The paper's engines behind the query grid."""
+
+    @pytest.mark.parametrize("engine", [name for name in THRESHOLDS if ENGINES[name].traits.exact])
+    @pytest.mark.parametrize("counts", [True, False])
+    @settings(max_examples=25)
+    @given(st.data())
+    def test_exact_engines_stay_exact(self, engine, counts, data):
+        points, times, kind, queries, size = data.draw(cases(counts))
+        window = sb.Counting(size) if counts else sb.Sliding(f"{size} us", "row")
+        reach = data.draw(st.integers(1, max((size + 1) // 2, 1)))
+        how = {"slices": data.draw(st.integers(1, 5)), "index": data.draw(st.booleans())}
+        options = {"buffer": reach if counts else f"{reach} us"}
+        running = Watched(engine, of(kind, queries), window, options=options, **how)
+        found = fed(running, points, times, data.draw(st.lists(st.integers(0, 50), max_size=3)), counts)
+        assert found == expected([lists(points, times, kind, q, size, counts) for q in queries], "arrivals")
+
+    @pytest.mark.parametrize("name", ["uniform", "clustered", "ties", "walk", "away", "towards"])
+    def test_each_engine_tells_what_it_tells_alone(self, name):
+        points = stream(name, 4_000)
+        targets = Targets.of("euclidean", to=points[::500], k=[1, 5] * 4)
+        exact = fed(Many(targets, sb.Counting(900)), points, range(len(points)))
+        number = np.arange(len(points))
+        for engine in THRESHOLDS:
+            found = fed(Watched(engine, targets, sb.Counting(900)), points, number, [11, 1_700])
+            if ENGINES[engine].traits.exact:
+                assert found == exact
+                continue
+            for q in (0, 5):
+                query = sb.TopK(k=int(targets.k[q]), by="x", window=sb.Counting(900), emit="arrivals")
+                part = (points - targets.to[q]) ** 2
+                score = -np.sqrt(part[:, 0] + part[:, 1])
+                alone = build(engine, query).advance(Objects(score, number, number), np.array([len(points)]))
+                assert [i for _, g, rows, _ in found if g == q for i, _ in rows] == alone.id.tolist()
+
+    def test_few_queries_are_met(self):
+        points = stream("uniform", 20_000)
+        targets = Targets.of("euclidean", to=points[:100], k=5)
+        for engine in ("probabilistic", "rapf", "sasf"):
+            running = Watched(engine, targets, sb.Counting(8_000))
+            number = np.arange(len(points))
+            running.advance(points[:8_000], number[:8_000], number[:8_000], 8_000)
+            before = running.met
+            running.advance(points[8_000:], number[8_000:], number[8_000:], len(points))
+            shown = 1 if engine == "probabilistic" else 2  # when it comes, and when it leaves the buffer
+            assert running.met - before < 0.35 * shown * 100 * 12_000
+            assert running.indexed > 1
+
+    def test_engines_without_a_threshold_are_refused(self):
+        with pytest.raises(sb.QueryError, match="engine='strict' defines no threshold"):
+            Watched("strict", Targets.of("euclidean", to=[(0, 0)]), sb.Counting(5))
 
 
 class TestGrid:

@@ -15,6 +15,7 @@ from skyband.bench.points import POINTS
 from skyband.bench.slide import checked
 from skyband.engines import ENGINES, Objects, build
 from skyband.engines.grid.many import Many, Targets
+from skyband.engines.grid.watched import Watched
 from skyband.query import Counting, Distance, TopK
 
 WAYS: Mapping[str, dict[str, Any]] = MappingProxyType(
@@ -31,6 +32,9 @@ WAYS: Mapping[str, dict[str, Any]] = MappingProxyType(
 ALONE = ("sweep", "probabilistic", "rapf", "sasf")
 """Engines that are also measured alone: once a query, over the column of its distances. They define figure 10's left
 side; `probabilistic` is not exact."""
+
+WATCHED = tuple(f"{name}, grid" for name in ALONE if name != "sweep")
+"""The same behind a query grid: figure 10's right side."""
 
 _SAMPLE = 4  # queries that an engine alone is measured on; the time is scaled to all
 _AGAIN, _PASSES = 1.0, 3  # a case that took less CPU time than this is done again, so often
@@ -89,7 +93,8 @@ def cases(*, quick: bool, ways: Iterable[str] = (), points: Iterable[str] = ()) 
     >>> len(cases(quick=False)) > len(cases(quick=True, ways=["ours"]))
     True
     """
-    ways = checked(ways, [*WAYS, *ALONE], "way") or [*WAYS, *ALONE]
+    every = [*WAYS, *WATCHED, *ALONE]
+    ways = checked(ways, every, "way") or every
     streams = checked(points, POINTS, "points") or list(POINTS)
     sizes = (9, 81) if quick else _K
     found = [Case(stream, way, k) for stream in streams for k in sizes for way in ways]
@@ -134,7 +139,7 @@ def measure(case: Case, points: np.ndarray, seed: int = 0) -> Line:
     """
     chosen = np.random.default_rng(seed + 1).integers(0, len(points), case.queries)
     targets = Targets.of("euclidean", to=points[chosen], k=case.k)
-    pass_ = _together if case.way in WAYS else _alone
+    pass_ = _together if case.way in WAYS else _watched if case.way in WATCHED else _alone
     pass_(case, points[: min(len(points), case.n + 200)], targets)  # compiled
     best, spent = pass_(case, points, targets), 0.0
     for _ in range(_PASSES - 1):
@@ -166,6 +171,33 @@ def _together(case: Case, points: np.ndarray, targets: Targets) -> Line:
         indexed=done["indexed"],
         references=float(np.mean([len(many.best(q)[1]) for q in range(case.queries)])),
         objects=len(many.candidates().id) / case.queries,
+        measured=case.queries,
+    )
+
+
+def _watched(case: Case, points: np.ndarray, targets: Targets) -> Line:
+    """An engine of the paper for each query, all behind one query grid."""
+    engine = case.way.removesuffix(", grid")
+    watched = Watched(engine, targets, Counting(case.n), grid="uniform", slices=case.slices)
+    number, full = np.arange(len(points)), min(case.n, len(points) // 2)
+    watched.advance(points[:full], number[:full], number[:full], full)
+    met, indexed = watched.met, watched.indexed
+    began = time.process_time()
+    told = watched.advance(points[full:], number[full:], number[full:], len(points))
+    took = time.process_time() - began
+    held = [watched.kept(q) for q in range(case.queries)]
+    return Line(
+        suite="knn",
+        case=str(case),
+        way=case.way + ("" if ENGINES[engine].traits.exact else " (not exact)"),
+        rows=len(points) - full,
+        cpu_seconds=max(took, 1e-9),
+        reports=len(told.id),
+        met=(watched.met - met) / (len(points) - full),
+        searches=0,
+        indexed=watched.indexed - indexed,
+        references=float(np.mean([len(one) for one in held])),
+        objects=len(np.unique(np.concatenate(held))) / case.queries,
         measured=case.queries,
     )
 

@@ -232,7 +232,7 @@ class Many:
             taken = last
             if end:
                 break
-        return _bound(pages, whole=self._shape.tells != ONCE)
+        return bound(pages, whole=self._shape.tells != ONCE)
 
     def _run(self, rows: Rows, upto: int, pages: list[Page]) -> None:
         state, total = self._state, int(self.targets.k.sum())
@@ -241,7 +241,7 @@ class Many:
         while why != FINISHED:
             if why == PAGE:
                 room = max(2 * total, min(_PAGE, 4 * len(rows.id) + 64) + total)
-                page = _page(room, room + len(self.targets.k))
+                page = page_of(room, room + len(self.targets.k))
                 state[[LISTS, OUT]] = 0
             elif why == STORE:
                 self._grow()
@@ -250,7 +250,7 @@ class Many:
             parts = self._aims, self._grid, self._index, self._store, self._lists, self._marks, self._work
             why = kernels.advance(rows, upto, self._shape, *parts, page, state)
             if why in (PAGE, FINISHED):
-                pages.append(_written(page, int(state[LISTS]), int(state[OUT])))
+                pages.append(written(page, int(state[LISTS]), int(state[OUT])))
         state[SEEN] += len(rows.id)
 
     def candidates(self) -> Objects:
@@ -373,19 +373,21 @@ def _room(slots: int, d: int, words: int, cells: int) -> Store:
     return Store(np.empty((slots, d)), numbers[0], numbers[1], small[0], small[1], told, small[2], ends[0], ends[1])
 
 
-def _page(rows: int, lists: int) -> Page:
+def page_of(rows: int, lists: int) -> Page:
+    """Room for what is told."""
     step, end, query, id, rank = (np.empty(n, np.int64) for n in (lists, lists, lists, rows, rows))
     return Page(step, end, query, np.zeros(lists + 1, np.int64), id, np.empty(rows), rank)
 
 
-def _written(page: Page, lists: int, rows: int) -> Page:
+def written(page: Page, lists: int, rows: int) -> Page:
+    """What of a page was written."""
     step, end, query, first, id, score, rank = page
     step, end, query = (column[:lists].copy() for column in (step, end, query))
     id, score, rank = (column[:rows].copy() for column in (id, score, rank))
     return Page(step, end, query, first[: lists + 1].copy(), id, score, rank)
 
 
-def _bound(pages: list[Page], *, whole: bool) -> Answers:
+def bound(pages: list[Page], *, whole: bool) -> Answers:
     """All pages as one."""
     step, end, query, id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (0, 1, 2, 4, 5, 6))
     first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))]).astype(np.int64)

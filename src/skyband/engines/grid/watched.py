@@ -1,0 +1,255 @@
+"""The engines of top-k/w that define a threshold, many at once behind a query grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skyband.engines.arrival._options import span as buffer_span
+from skyband.engines.arrival._steps import Steps
+from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
+from skyband.engines.grid.many import KINDS, Targets, bound, page_of, written
+from skyband.engines.registry import ENGINES, build
+from skyband.errors import QueryError
+from skyband.kernels import watched as kernels
+from skyband.kernels.grid import Aims, cells_of, watch
+from skyband.kernels.nearest import Index, Page, Rows
+from skyband.kernels.ranked import END, FAR, HEAD, KIND, PROBABILISTIC, Ranked
+from skyband.kernels.watched import (
+    BUDGET,
+    BUFFER,
+    FINISHED,
+    FIRST,
+    INDEXED,
+    LISTS,
+    LONGEST,
+    MISSES,
+    MOVED,
+    NEED,
+    NEXT,
+    OUT,
+    PAGE,
+    ROOM,
+    ROW,
+    SEEN,
+    SHOWN,
+    STATE,
+    WIDES,
+    Buffer,
+    Marks,
+    Shape,
+)
+from skyband.query import TopK
+
+if TYPE_CHECKING:
+    from skyband.engines.protocol import Answers
+    from skyband.query import Counting, Sliding
+
+THRESHOLDS = ("probabilistic", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
+"""Engines that define a threshold: PA that of its last candidate, those with a filter the filter's k-th score."""
+
+_ROWS = 1 << 16
+
+
+class Watched:
+    """One engine a query, one buffer and one query grid for all: an arrival meets those that watch its cell.
+
+    As exact as the engine. The threshold of PA is the score of its last candidate, that of an engine with a filter the
+    k-th score of the filter (of PF: its bar); an object is shown when it comes and when it leaves the buffer. `strict`
+    and `relaxed` define none. `Many` is faster than all of them; this shows what the paper's own engines gain.
+
+    Tells arrivals: each object once for each query.
+
+    Cost: a look at a cell for each row, and what the engine needs for each query that watches it. Memory: the
+    lists, and the buffer once.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> many = Watched("rapf", Targets.of("euclidean", to=[(0, 0), (9, 9)], k=1), sb.Counting(2))
+    >>> found = many.advance(np.array([(1.0, 0.0), (5.0, 5.0), (8.0, 9.0)]), np.arange(3), np.arange(3), 3)
+    >>> list(zip(found.step.tolist(), found.group.tolist(), found.id.tolist()))
+    [(1, 0, 0), (1, 1, 0), (2, 1, 1), (3, 0, 1), (3, 1, 2)]
+
+    References
+    ----------
+    Pripuzic et al., TODS 2015, section 6.1.
+    """
+
+    def __init__(  # noqa: PLR0913 - one name for each thing that can be chosen
+        self,
+        engine: str,
+        targets: Targets,
+        window: Counting | Sliding,
+        *,
+        options: Mapping[str, object] | None = None,
+        grid: str = "quantile",
+        slices: int | None = None,
+        index: bool = True,
+    ) -> None:
+        if engine not in THRESHOLDS:
+            msg = f"engine={engine!r} defines no threshold to watch cells by: write one of {', '.join(THRESHOLDS)}"
+            raise QueryError(msg)
+        queries, d = targets.to.shape
+        check(grid, slices, d)
+        self.targets, self._cut, self._indexed = targets, grid, index
+        self._slices = slices or slices_for(window.size if window.counts else SAMPLE * 16, d)
+        lists = [self._steps(engine, k, window, options) for k in targets.k.tolist()]
+        one = TopK(k=1, by="x", window=window, time="t")
+        filtered = "buffer" in ENGINES[engine].options
+        span = buffer_span(one, (options or {}).get("buffer")) if filtered else 0
+        self._shape = Shape(KINDS[targets.kind], window.size, span, window.counts)
+        self._band, self._screen = _stacked([s.band for s in lists]), _stacked([s.screen for s in lists])
+        self._aims = Aims(targets.to, targets.weight)
+        low = np.full(queries, -np.inf)
+        self._marks = Marks(low, low.copy(), low.copy(), np.full(queries, FAR), np.zeros(queries, np.int8))
+        self._words = (queries + 63) // 64
+        self._buffer = self._room(64)
+        self._state = np.zeros(STATE, np.int64)
+        self._state[[BUDGET, WIDES]] = 1 << 62, queries
+        cells = self._slices**d
+        wide = np.arange(queries, dtype=np.int32)
+        self._index = Index(np.zeros(cells + 1, np.int64), np.empty(0, np.int32), wide, np.ones(queries, np.bool_))
+        self._grid = cut(np.zeros((1, d)), self._slices, grid)
+        self._touched = np.empty(queries, np.int64)
+        self._seen, self._learn_at, self._forget_at = 0, 0, 0
+        # a strict or relaxed filter fills its cells: there a longer memory costs more than it saves
+        gentle = not filtered or int(self._screen.num[0, KIND]) == PROBABILISTIC
+        self._memory = 4 * max(span if window.counts else 0, SAMPLE // 4) if gentle else 0
+
+    @staticmethod
+    def _steps(engine: str, k: int, window: Counting | Sliding, options: Mapping[str, object] | None) -> Steps:
+        running = build(engine, TopK(k=k, by="x", window=window, time="t", emit="arrivals"), options=options)
+        assert isinstance(running, Steps)
+        return running
+
+    @property
+    def met(self) -> int:
+        """Pairs of object and query that met, also when an object left the buffer."""
+        return int(self._state[SHOWN])
+
+    @property
+    def indexed(self) -> int:
+        """How often the index was made."""
+        return int(self._state[INDEXED])
+
+    def kept(self, query: int) -> np.ndarray:
+        """The ids of a query's band, best first; what waits in the buffer is not among them."""
+        num = self._band.num[query]
+        return self._band.id[query, num[HEAD] : num[END]].copy()
+
+    def advance(self, point: np.ndarray, time: np.ndarray, id: np.ndarray, upto: int) -> Answers:
+        """Take points in order of time and id, as `Many.advance` does."""
+        rows = Rows(*(np.require(c, requirements=["C", "W"]) for c in (point, time, id)))
+        pages: list[Page] = []
+        taken = 0
+        while True:
+            self._learn(rows.point[taken:])
+            last = min(len(rows.id), taken + self._learn_at - self._seen)
+            end = last == len(rows.id)
+            self._run(Rows(*(c[taken:last] for c in rows)), upto if end else int(rows.time[last]), pages)
+            self._seen += last - taken
+            taken = last
+            if end:
+                return bound(pages, whole=False)
+
+    def _run(self, rows: Rows, upto: int, pages: list[Page]) -> None:
+        state, total = self._state, int(self.targets.k.sum())
+        state[ROW], why = 0, PAGE
+        while why != FINISHED:
+            if why == PAGE:
+                room = max(2 * total, min(_ROWS, 4 * len(rows.id) + 64) + total)
+                page = page_of(room, room + len(self.targets.k))
+                state[[LISTS, OUT]] = 0
+            elif why == ROOM:
+                self._band, self._screen = (self._grown(one) for one in (self._band, self._screen))
+            elif why == BUFFER:
+                self._grow()
+            else:
+                self._reindex()
+            shared = self._aims, self._grid, self._index, self._buffer, self._band, self._screen, self._marks
+            why = kernels.advance(rows, upto, self._shape, *shared, self._touched, page, state)
+            if why in (PAGE, FINISHED):
+                pages.append(written(page, int(state[LISTS]), int(state[OUT])))
+        state[SEEN] += len(rows.id)
+
+    def _learn(self, coming: np.ndarray) -> None:
+        """Fit the grid to what comes, now and then. A point that left the buffer is nowhere any more."""
+        if self._seen < self._learn_at:
+            return
+        held = self._buffer.point[self._slots()]
+        sample = np.concatenate([held[-SAMPLE // 2 :], coming[:SAMPLE]])
+        sample = sample[~np.isnan(sample).any(axis=1)]
+        if len(sample):
+            self._grid = cut(sample, self._slices, self._cut)
+            if len(held):
+                edge = self._grid.edge
+                edge[:, 0] = np.minimum(edge[:, 0], held.min(axis=0))
+                edge[:, -1] = np.maximum(edge[:, -1], held.max(axis=0))
+                self._buffer.cell[self._slots()] = cells_of(held, self._grid)
+            self._reindex()
+        self._learn_at = self._seen + max(SAMPLE * 4, self._shape.size if self._shape.counts else 0)
+
+    def _reindex(self) -> None:
+        state = self._state
+        state[[MISSES, MOVED]] = 0
+        if not self._indexed:
+            return
+        # a threshold goes up and down as its objects come and go: watch what it needed at worst of late
+        marks = self._marks
+        marks.reach[:] = np.where(np.isneginf(marks.lowest), marks.bar, np.minimum(marks.lowest, marks.bar))
+        marks.lowest[:] = marks.reach
+        now = int(state[SEEN] + state[ROW])
+        if now >= self._forget_at:
+            marks.lowest[:] = marks.bar
+            self._forget_at = now + self._memory
+        first, query, wide = watch(self._shape.kind, self._aims, self._grid, marks.reach)
+        shown = np.zeros(len(wide), np.int32)
+        state[WIDES] = wide.sum()
+        shown[: state[WIDES]] = np.flatnonzero(wide)
+        self._index = Index(first, query, shown, wide)
+        state[BUDGET] = 20_000 + 4 * len(query) + 20 * len(wide)
+        state[INDEXED] += 1
+
+    def _slots(self) -> np.ndarray:
+        return np.arange(self._state[FIRST], self._state[NEXT]) & (len(self._buffer.time) - 1)
+
+    def _room(self, slots: int) -> Buffer:
+        point = np.empty((slots, self.targets.to.shape[1]))
+        time, id = (np.empty(slots, np.int64) for _ in range(2))
+        return Buffer(point, time, id, np.zeros(slots, np.int32), np.zeros((slots, self._words), np.uint64))
+
+    def _grow(self) -> None:
+        """Twice the room for the buffer."""
+        old, slots = self._buffer, self._slots()
+        self._buffer = self._room(2 * len(old.time))
+        new = self._slots()
+        for to, column in zip(self._buffer, old, strict=True):
+            to[new] = column[slots]
+
+    def _grown(self, lists: Ranked) -> Ranked:
+        """The lists in the middle of four times the room that the longest needs."""
+        room = 4 * int(self._state[LONGEST] + self._state[NEED] + 8)
+        if room <= lists.score.shape[1]:
+            return lists
+        columns = [np.empty((len(lists.num), room), column.dtype) for column in lists[:4]]
+        for q, num in enumerate(lists.num):
+            head, count = int(num[HEAD]), int(num[END] - num[HEAD])
+            low = (room - count) // 2
+            for new, old in zip(columns, lists[:4], strict=True):
+                new[q, low : low + count] = old[q, head : head + count]
+            num[HEAD], num[END] = low, low + count
+        score, time, id, mark = columns
+        heap = np.empty((len(lists.num), int(self.targets.k.max())), np.int64)
+        return Ranked(score, time, id, mark, heap, lists.num, lists.real)
+
+
+def _stacked(lists: list[Ranked]) -> Ranked:
+    """Empty lists, one a row."""
+    queries = len(lists)
+    numbers = [np.empty((queries, 1), np.int64) for _ in range(4)]
+    num, real = (np.stack([one[at] for one in lists]) for at in (5, 6))
+    num[:, HEAD] = num[:, END] = 0
+    return Ranked(np.empty((queries, 1)), numbers[0], numbers[1], numbers[2], numbers[3], num, real)
