@@ -47,8 +47,11 @@ class SharedEmitter(Emitter):
         keys, first = np.unique(lines.slot * _ROOM + lines.query, return_index=True)
         keep = np.sort(first[~np.isin(keys, self._reported, assume_unique=True)])
         self._reported = np.union1d(self._reported, keys)
-        columns = (lines.step, lines.end, lines.group, lines.rank, lines.score, lines.slot)
-        return Lines(*(column[keep] for column in columns), query=lines.query[keep])
+        step, end, group, rank, score, slot, query = (
+            column[keep]
+            for column in (lines.step, lines.end, lines.group, lines.rank, lines.score, lines.slot, lines.query)
+        )
+        return Lines(step, end, group, rank, score, slot, query=query)
 
     def _enlarge(self, numbers: int, groups: int) -> None:
         old = self._shape

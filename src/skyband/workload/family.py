@@ -45,7 +45,7 @@ class Member:
 
     def as_json(self) -> dict[str, Any]:
         """The member as plain values."""
-        window = {"counts": self.window.counts, "size": self.window.size, "slide": self.window.slide}
+        window: dict[str, object] = {"counts": self.window.counts, "size": self.window.size, "slide": self.window.slide}
         if not self.window.counts:
             window |= {"origin": self.window.origin, "closed": self.window.closed}
         rest = {name: getattr(self, name) for name in ("number", "name", "k", "low", "high", "moment", "until")}
