@@ -101,9 +101,7 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy):
         if not now[FULL] and upto[g] >= marks.done[g]:
             marks.done[g], marks.last[g] = upto[g], AFTER
         first[1, g] = total
-    new = Rows(
-        kept[0][:total].copy(), kept[1][:total].copy(), kept[2][:total].copy(), kept[3][:total].copy(), first
-    )
+    new = Rows(kept[0][:total].copy(), kept[1][:total].copy(), kept[2][:total].copy(), kept[3][:total].copy(), first)
     return new, now[LISTED], now[WRITTEN], peak, now[FULL] > 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,19 +14,11 @@ from skyband.workload.extractor import Extractor
 from skyband.workload.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from skyband.workload.family import Family
 
 _NEVER = -(1 << 62)
-
-
-class Structure(Protocol):
-    """What holds the predicted views: MTopBand or MTopList."""
-
-    def insert(self, rows: Objects) -> None: ...
-    def open(self, k: int) -> int: ...
-    def shrink(self, number: int, k: int) -> None: ...
 
 
 class Views:
@@ -50,7 +42,15 @@ class Views:
             self.put(rows)
 
     def put(self, rows: Objects) -> None:
-        """Call the kernel."""
+        """Insert rows from `state[ROW]` on, while there are free nodes."""
+        raise NotImplementedError
+
+    def shrink(self, number: int, k: int) -> None:
+        """Let a view want k rows only; with 0 it is closed."""
+        raise NotImplementedError
+
+    def best(self, number: int, k: int, ids: np.ndarray, scores: np.ndarray) -> int:
+        """Put the k best of view `number` into the columns; how many there are."""
         raise NotImplementedError
 
     def open(self, k: int) -> int:
@@ -112,6 +112,7 @@ class Meta:
 
     def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._members = family.members
+        self._clocks = [member.clock for member in family.members]
         self._held = self.structure()
         self._extractor = Extractor(self._held, max((m.k for m in family.members), default=1))
         self._plan: Scheduler | None = None
@@ -132,13 +133,12 @@ class Meta:
                 break
             now = plan.upcoming
             stop = int(np.searchsorted(time, now)) if now <= goal else len(time)
-            if now > goal and row < len(time) and int(time[-1]) >= now:
-                stop = int(np.searchsorted(time, now))  # rows at or after `upto` may begin views
-            self._held.insert(Objects(*(column[row:stop] for column in arrivals[:3])))
+            if stop > row:
+                self._held.insert(Objects(*(column[row:stop] for column in arrivals[:3])))
             row = stop
-            if now > goal and row == len(time):
+            if now > goal:
                 break
-            self._moment(plan, goal)
+            self._moment(plan)
         self._done = max(self._done, goal)
         self.peak = int(self._held.state[PEAK])
         return self._extractor.answers()
@@ -148,27 +148,25 @@ class Meta:
         if self._plan is None or (not self._held.state[COUNT] and not self._spoke.any()):
             if upcoming is None:
                 return None
-            since = max(upcoming, self._done)
-            for start in list(self._tenants):
-                self._close(start)
-            self._plan = Scheduler(self._members, since)
-            for begin in sorted({s for m in self._members for s in self._open_starts(m, since)}):
-                self._open(begin, since)
+            self._begin(max(upcoming, self._done))
         return self._plan
 
-    def _open_starts(self, member: Any, since: int) -> range:
-        clock = member.clock
-        return range(clock.start(clock.first(since)), clock.start(clock.last(since)) + 1, clock.slide)
+    def _begin(self, since: int) -> None:
+        """Begin anew at `since`, with the views of all windows that hold it."""
+        for start in list(self._tenants):
+            self._close(start)
+        self._plan = Scheduler(self._members, since)
+        places: dict[int, list[int]] = {}
+        for at, clock in enumerate(self._clocks):
+            for number in range(clock.first(since), clock.last(since) + 1):
+                places.setdefault(clock.start(number), []).append(at)
+        for start, found in sorted(places.items()):
+            self._open(start, found)
 
-    def _open(self, start: int, since: int = _NEVER) -> None:
-        """Open the view at `start`, for all members that have a window there which is not closed."""
-        wants = {
-            at: m.k
-            for at, m in enumerate(self._members)
-            if (start - m.clock.origin) % m.clock.slide == 0
-            and start + m.clock.size > since
-            and m.low <= start < m.high
-        }
+    def _open(self, start: int, places: Iterable[int]) -> None:
+        """Open the view at `start`, for the members at these places."""
+        members = self._members
+        wants = {at: members[at].k for at in places if members[at].low <= start < members[at].high}
         if wants:
             self._tenants[start] = (self._held.open(max(wants.values())), wants)
 
@@ -176,12 +174,12 @@ class Meta:
         number, _ = self._tenants.pop(start)
         self._held.shrink(number, 0)
 
-    def _moment(self, plan: Scheduler, goal: int) -> None:
+    def _moment(self, plan: Scheduler) -> None:
         """What the scheduler says is next: answers first, then new views."""
         moment = plan.next()
-        for at in moment.close if moment.time <= goal else ():
+        for at in moment.close:
             member = self._members[at]
-            start = moment.time - member.clock.size
+            start = moment.time - self._clocks[at].size
             number, wants = self._tenants.get(start, (-1, {}))
             if at not in wants:
                 if self._spoke[member.number] and member.low <= start < member.high:
@@ -196,7 +194,7 @@ class Meta:
             elif max(wants.values()) < self._held.views.k[number - self._held.base]:
                 self._held.shrink(number, max(wants.values()))
         if moment.open:
-            self._open(moment.time)
+            self._open(moment.time, moment.open)
 
     def candidates(self) -> Objects:
         """Exactly the minimal set, best first."""
@@ -214,22 +212,16 @@ class Meta:
         order = np.argsort(resume["id"])
         rows = Objects(resume["score"], resume["time"], resume["id"]).take(order)
         if len(order):
-            self.advance(rows, min(done, int(rows.time[0])))
-            self._replay(done)
+            self.advance(rows, done)  # closes again what was closed, without a word
+            self._extractor.clear()
         self._spoke[:] = resume["spoke"]
         if self._plan is None and self._spoke.any():
-            self._plan = Scheduler(self._members, done)
+            self._begin(done)
         self._done = done
         if self._held.state[COUNT] != len(order):
             msg = f"{self._held.state[COUNT]} of {len(order)} saved rows matter: the snapshot is of another query"
             raise SnapshotError(msg)
         self.peak = self._held.state[PEAK] = peak
-
-    def _replay(self, done: int) -> None:
-        """Close again what was closed, without a word."""
-        nothing = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-        self.advance(nothing, done)
-        self._extractor.clear()
 
     def busy(self) -> np.ndarray:
         """Its one group, while it keeps rows or has an empty window to tell."""

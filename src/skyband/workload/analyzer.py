@@ -58,15 +58,17 @@ class MetaQuery:
         """How far it is from `time` to the next moment at which some query must answer."""
         return min(member.clock.end(member.clock.first(time)) for member in self.members) - time
 
-    def views(self, time: int, *, beginning: bool = False) -> list[View]:
+    def views(self, time: int, *, beginning: bool = False, ending: bool = True) -> list[View]:
         """The views at `time`, oldest first: of the windows that began before it and end then or later.
 
-        With `beginning`, those that begin right then too.
+        With `beginning`, those that begin right then too; without `ending`, those that end right then no more.
         """
         found: dict[int, list[tuple[int, int, int]]] = {}
         for member in self.members:
             clock = member.clock
-            for number in range(clock.first(time - 1), clock.last(time if beginning else time - 1) + 1):
+            for number in range(
+                clock.first(time - 1 if ending else time), clock.last(time if beginning else time - 1) + 1
+            ):
                 if member.low <= clock.start(number) < member.high:
                     found.setdefault(clock.start(number), []).append((member.k, clock.end(number), member.number))
         return [
@@ -74,9 +76,9 @@ class MetaQuery:
             for start, held in sorted(found.items())
         ]
 
-    def alone(self, time: int, *, beginning: bool = False) -> int:
+    def alone(self, time: int, *, beginning: bool = False, ending: bool = True) -> int:
         """How many views the queries would keep at `time` without sharing."""
-        return sum(len(view.serves) for view in self.views(time, beginning=beginning))
+        return sum(len(view.serves) for view in self.views(time, beginning=beginning, ending=ending))
 
 
 def analyze(family: Family | Sequence[Member]) -> MetaQuery:
