@@ -27,7 +27,7 @@ class Predicted(NamedTuple):
     """The views by place, oldest first."""
 
     k: np.ndarray  # int64: how many rows it wants; 0: closed
-    count: np.ndarray  # int64: how many it has
+    held: np.ndarray  # int64: how many it has
     bound: np.ndarray  # float64: a row must not be below this to enter; -inf: any may
     least: np.ndarray  # float64: the least bound of each block of views, or less
 

@@ -67,15 +67,15 @@ def answer(view, k, nodes, lists, first, counts, ids, scores):
 @kernel
 def shrink(view, k, nodes, views, lists, first, state):
     """Let a view want k rows only; with 0 it is closed."""
-    for i in range(k, views.count[view]):
+    for i in range(k, views.held[view]):
         node = lists[first[view] + i]
         nodes.refs[node] -= 1
         if nodes.refs[node] == 0:
             freed(node, nodes, state)
     views.k[view] = k
-    views.count[view] = min(k, views.count[view])
+    views.held[view] = min(k, views.held[view])
     if k == 0:
         views.bound[view] = np.inf
-    elif views.count[view] == k:
+    elif views.held[view] == k:
         views.bound[view] = nodes.score[lists[first[view] + k - 1]]
     views.least[view // BLOCK] = lowest(views.bound, view // BLOCK, len(views.k))

@@ -16,7 +16,7 @@ def insert(score, time, id, stop, newest, nodes, views, pointer, order, base, st
     A full view that takes a row gives up the one at its pointer, which moves on to the next better one that the view
     sees. `base` is the number of the first view, `newest` that of the last; `order` has the nodes, best first.
     """
-    scores, refs, panes, prev, succ = nodes.score, nodes.refs, nodes.pane, nodes.prev, nodes.next
+    scores, refs, panes, prev = nodes.score, nodes.refs, nodes.pane, nodes.prev
     ks, counts, bounds, least = views
     total = len(ks)
     row = state[ROW]
@@ -119,7 +119,7 @@ def walk(number, k, nodes, ids, scores, state):
 def shrink(view, k, base, nodes, views, pointer, order, state):
     """Let a view want k rows only; with 0 it is closed. Who is in no other view leaves the list."""
     rank, node = 0, state[HEAD]
-    while rank < views.count[view]:
+    while rank < views.held[view]:
         after = nodes.next[node]
         if nodes.pane[node] >= base + view:
             rank += 1
@@ -132,7 +132,7 @@ def shrink(view, k, base, nodes, views, pointer, order, state):
                     freed(node, nodes, state)
         node = after
     views.k[view] = k
-    views.count[view] = min(k, views.count[view])
+    views.held[view] = min(k, views.held[view])
     if k == 0:
         views.bound[view] = np.inf
     views.least[view // BLOCK] = lowest(views.bound, view // BLOCK, len(views.k))

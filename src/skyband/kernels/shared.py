@@ -6,8 +6,8 @@ import numpy as np
 
 from skyband.kernels._jit import bare, inlined, kernel
 from skyband.kernels.band import FEW
-from skyband.kernels.select import before
 from skyband.kernels.radix import falling
+from skyband.kernels.select import before
 from skyband.kernels.views import AFTER, NEVER, heaped, opened, sunk
 
 # Where the group at hand stands.

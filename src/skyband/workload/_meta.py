@@ -9,13 +9,13 @@ import numpy as np
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.errors import SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
-from skyband.workload.answers import Answers
 from skyband.workload.extractor import Extractor
 from skyband.workload.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from skyband.workload.answers import Answers
     from skyband.workload.family import Family
 
 _NEVER = -(1 << 62)
@@ -58,7 +58,7 @@ class Views:
         if self.open_views == len(self.views.k):
             self.make_room()
         at = self.open_views
-        self.views.k[at], self.views.count[at], self.views.bound[at] = k, 0, -np.inf
+        self.views.k[at], self.views.held[at], self.views.bound[at] = k, 0, -np.inf
         self.views.least[at // BLOCK] = -np.inf
         self.open_views += 1
         self.begun(at, k)
@@ -76,12 +76,16 @@ class Views:
         room = max(2 * kept, BLOCK)
         room += -room % BLOCK
         k, count, bound = np.zeros(room, np.int64), np.zeros(room, np.int64), np.full(room, np.inf)
-        for new, old in ((k, self.views.k), (count, self.views.count), (bound, self.views.bound)):
+        for new, old in ((k, self.views.k), (count, self.views.held), (bound, self.views.bound)):
             new[:kept] = old[gone : self.open_views]
         self.views = Predicted(k, count, bound, bound.reshape(-1, BLOCK).min(axis=1))
         self.moved(gone, kept, room)
         self.base += gone
         self.open_views = kept
+
+    def extra(self) -> int:
+        """Bytes that the structure itself keeps for its views."""
+        return 4 * self.open_views
 
     def moved(self, gone: int, kept: int, room: int) -> None:
         """What the structure itself keeps for each view, moved to the front."""
@@ -222,6 +226,11 @@ class Meta:
             msg = f"{self._held.state[COUNT]} of {len(order)} saved rows matter: the snapshot is of another query"
             raise SnapshotError(msg)
         self.peak = self._held.state[PEAK] = peak
+
+    def bytes(self) -> int:
+        """What the objects and the views take, without room that is free."""
+        held, row = self._held, sum(column.itemsize for column in self._held.nodes)
+        return int(held.state[COUNT]) * row + held.open_views * 24 + held.extra()
 
     def busy(self) -> np.ndarray:
         """Its one group, while it keeps rows or has an empty window to tell."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,6 +80,6 @@ class MetaQuery:
         return sum(len(view.serves) for view in self.views(time, beginning=beginning, ending=ending))
 
 
-def analyze(family: Family | Sequence[Member]) -> MetaQuery:
+def analyze(family: Family) -> MetaQuery:
     """The meta query of a family."""
-    return MetaQuery(tuple(getattr(family, "members", family)))
+    return MetaQuery(family.members)

@@ -61,6 +61,10 @@ class Band(Views):
         first[:kept] = self.first[gone : gone + kept]
         self.first = first
 
+    def extra(self) -> int:
+        """The lists and where they begin."""
+        return 4 * int(self.views.k[: self.open_views].sum()) + 8 * self.open_views
+
     def shrink(self, number: int, k: int) -> None:
         """Let a view want k rows only; with 0 it is closed."""
         kernels.shrink(number - self.base, k, self.nodes, self.views, self.lists, self.first, self.state)
@@ -68,7 +72,7 @@ class Band(Views):
     def best(self, number: int, k: int, ids: np.ndarray, scores: np.ndarray) -> int:
         """The first k of a view's list."""
         view = number - self.base
-        return int(kernels.answer(view, k, self.nodes, self.lists, self.first, self.views.count, ids, scores))
+        return int(kernels.answer(view, k, self.nodes, self.lists, self.first, self.views.held, ids, scores))
 
 
 class MTopBand(Meta):

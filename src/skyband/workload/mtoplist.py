@@ -58,11 +58,11 @@ class List(Views):
 
 
 class MTopList(Meta):
-    """Predict the k best of every view on one list: a row is in a view if the view sees it and it ranks no lower than
-    the view's pointer, FP_min.
+    """Predict the k best of every view on one list.
 
-    An object's career may have gaps (lemma 6.2): a view of a smaller k between two of a larger one need not
-    hold it. So its first and last view do not tell when it can go; here it counts the views that hold it.
+    A row is in a view if the view sees it and it ranks no lower than the view's pointer, FP_min. An object's
+    career may have gaps (lemma 6.2): a view of a smaller k between two of a larger one need not hold it. So its
+    first and last view do not tell when it can go; here it counts the views that hold it.
     Exact; one group; the list is the minimal set.
 
     Cost: O(v / 64 + log c) for an arrival on a list of c objects, O(1) usually for each view it enters, a shift of O(c)
@@ -109,7 +109,7 @@ class MTopList(Meta):
         nodes, view = held.nodes, number - held.base
         if nodes.pane[node] < number:
             return False
-        if held.views.count[view] < held.views.k[view]:
+        if held.views.held[view] < held.views.k[view]:
             return True
         worst = held.pointer[view]
         return bool((nodes.score[node], nodes.id[node]) >= (nodes.score[worst], nodes.id[worst]))

@@ -242,6 +242,10 @@ class SharedSweep:
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(self._bands.score, self._bands.time, self._bands.id, group)
 
+    def bytes(self) -> int:
+        """What rows and views take."""
+        return sum(column.nbytes for part in (self._bands, self._views) for column in part)
+
     def views(self) -> int:
         """How many views are kept."""
         return len(self._views.at)
