@@ -63,7 +63,7 @@ class Scale(NamedTuple):
     sample: int  # independent engines that are run, of a thousand; the others are taken to cost as much
 
 
-QUICK, FULL = Scale(1_400_000, 2.0, 20), Scale(3_000_000, 60.0, 1_000)
+QUICK, FULL = Scale(1_500_000, 2.0, 20), Scale(3_000_000, 60.0, 1_000)
 
 
 def engines() -> list[str]:
@@ -123,10 +123,11 @@ def measure(case: Case, score: np.ndarray, scale: Scale, seed: int = 0) -> Resul
         chosen = family.members[: max(1, min(scale.sample, case.queries))]
         parts = [family.with_members([member]) for member in chosen]
         times = case.queries / len(chosen)
+    fill = min(max(member.window.size for member in family.members), len(score) * 2 // 3)
     _warm(case.engine, family)
     seconds, out, rows, peak, size, full = 0.0, 0.0, 0, 0, 0, True
     for part in parts:
-        found = _timed(case.engine.removeprefix("alone "), part, score, scale.budget / len(parts))
+        found = _timed(case.engine.removeprefix("alone "), part, score, fill, scale.budget / len(parts))
         seconds += found.seconds / found.rows
         rows, full = max(rows, found.rows), full and found.filled
         out, peak, size = out + found.output / found.rows, peak + found.peak, size + found.size
@@ -155,10 +156,9 @@ class Timing(NamedTuple):
     filled: bool
 
 
-def _timed(engine: str, family: Family, score: np.ndarray, budget: float) -> Timing:
+def _timed(engine: str, family: Family, score: np.ndarray, fill: int, budget: float) -> Timing:
     """Fill the windows, then go on until the budget or the stream ends."""
     running: Any = build_shared(engine, family)
-    fill = min(max(member.window.size for member in family.members), len(score) // 2)
     at, batch, began = 0, _LEAST, time.process_time()
     filled, whole, output, seconds, rows = False, False, 0, 0.0, 0
     while at < len(score):
@@ -169,7 +169,7 @@ def _timed(engine: str, family: Family, score: np.ndarray, budget: float) -> Tim
         if filled:
             seconds, rows, output = seconds + now - before, rows + high - at, output + len(answers.id)
         at = high
-        batch = _BATCH if (now - before) * _BATCH / batch < budget / 10 else max(_LEAST, batch // 2)
+        batch = min(2 * batch, _BATCH) if now - before < budget / 20 else max(batch // 2, _LEAST)
         if not filled and (at >= fill or now - began > budget):
             filled, began = True, now
             whole = at >= fill
