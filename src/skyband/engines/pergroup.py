@@ -46,7 +46,7 @@ class PerGroup:
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Give every group its arrivals, then close its windows that end by `upto`."""
-        dealt = _deal(arrivals)
+        dealt = deal(arrivals)
         said: list[tuple[int, Answers]] = []
         for group in sorted(self._awake | dealt.keys()):
             engine = self._engines.get(group)
@@ -112,7 +112,7 @@ class PerGroup:
             self._awake.discard(group)
 
 
-def _deal(arrivals: Objects) -> dict[int, Objects]:
+def deal(arrivals: Objects) -> dict[int, Objects]:
     """The rows of each group, in their order."""
     if arrivals.group is None:
         return {0: arrivals} if len(arrivals.id) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +34,7 @@ class Entry(NamedTuple):
 
 
 _SLIDE = frozenset({"slide"})
+_MTOPS = "Shastri et al., CIKM 2011"
 WORKLOADS = {
     entry.name: entry
     for entry in (
@@ -52,22 +52,50 @@ WORKLOADS = {
             ),
             changes=True,
         ),
+        Entry(
+            "mtoplist",
+            "mtoplist:MTopList",
+            Traits(
+                exact=True,
+                groups=False,
+                windows=_SLIDE,
+                minimal=True,
+                cost="O(v / 64 + w) for an arrival that enters w of v views",
+                memory="the minimal set of all queries, 1 pointer a view",
+                paper=f"{_MTOPS}, section 6",
+            ),
+            changes=False,
+        ),
+        Entry(
+            "mtopband",
+            "mtopband:MTopBand",
+            Traits(
+                exact=True,
+                groups=False,
+                windows=_SLIDE,
+                minimal=True,
+                cost="O(v / 64 + w log k) for an arrival that enters w of v views",
+                memory="the minimal set of all queries, k references a view",
+                paper=f"{_MTOPS}, section 5",
+            ),
+            changes=False,
+        ),
     )
 }
 
 
 def build_shared(name: str, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> SharedEngine:
     """A running engine for `family`: a shared one, or one for every query."""
-    return maker(name)(family, resume)
+    if name not in WORKLOADS:
+        from skyband.workload.independent import Independent
 
+        return Independent(name, family, resume)
+    made = WORKLOADS[name].load()
+    if WORKLOADS[name].traits.groups or not family.query.per:
+        return made(family, resume)
+    from skyband.workload.pergroup import SharedPerGroup
 
-def maker(name: str) -> SharedEngineClass:
-    """What makes the engine of this name."""
-    if name in WORKLOADS:
-        return WORKLOADS[name].load()
-    from skyband.workload.independent import Independent
-
-    return partial(Independent, name)
+    return SharedPerGroup(made, family, resume)
 
 
 def known(name: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skyband.engines.protocol import Objects, Snapshot
-from skyband.kernels.shared import Marks, Page, Rows, begun, settled, shared, trimmed
+from skyband.kernels.shared import Marks, Page, Rows, begun, roomed, settled, shared, trimmed
 from skyband.kernels.views import NEVER, Records, Views
 from skyband.workload.answers import Answers, ordered
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 _MOST = 1 << 22  # rows of answers written before the kernel comes up for air
+_OURS = sys.getrefcount(np.empty(0)) + 2  # references while `_unseen` asks: the page's, map's and its own
 _LAZY = 0.5  # the part of a band that may wait behind it before it is merged
 
 
@@ -46,6 +48,9 @@ class SharedSweep:
         self._family = family
         self._records = Records(**family.records())
         self.peak = 0
+        self._pages: list[Page] = []
+        self._room = (-1, -1)
+        self._work: Any = None
         none = np.empty(0, np.int64)
         if resume is None:
             self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), np.empty((2, 0), np.int64))
@@ -76,20 +81,36 @@ class SharedSweep:
             return self._idle(goal)
         pages, more = [], True
         lists, room = self._rooms(rows, goal)
+        scratch = self._scratch(rows)
         while more:
-            page = Page(
-                np.empty((4, lists), np.int64),
-                np.zeros(lists + 1, np.int64),
-                np.empty(room, np.int64),
-                np.empty(room),
-            )
+            page = self._page(lists, room)
             self._bands, listed, size, most, more = shared(
-                self._bands, self._marks, rows, goal, self._records, self._views, page, _LAZY
+                self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY
             )
             self.peak = max(self.peak, most)
             pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
         self._trim(goal)
         return _bound(pages, groups)
+
+    def _page(self, lists: int, room: int) -> Page:
+        """Room for answers. New memory is dear: a page that nobody looks at any more serves again."""
+        for old in self._pages:
+            if len(old.id) >= room and old.lists.shape[1] >= lists and all(map(_unseen, old)):
+                return old
+        page = Page(
+            np.empty((4, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64), np.empty(room)
+        )
+        self._pages = [*self._pages[-1:], page]  # one to be looked at, one to write on
+        return page
+
+    def _scratch(self, rows: Rows) -> Any:
+        """Room to work in, which serves again."""
+        longest = int((self._bands.first[1] - self._bands.first[0] + rows.first[1] - rows.first[0]).max(initial=0))
+        total = len(self._bands.id) + len(rows.id)
+        if longest > self._room[0] or total > self._room[1]:
+            self._room = (longest + longest // 4, total + total // 4)
+            self._work = roomed(*self._room)
+        return self._work
 
     def _idle(self, goal: np.ndarray) -> Answers:
         """All queries have left: keep nothing."""
@@ -221,6 +242,10 @@ class SharedSweep:
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(self._bands.score, self._bands.time, self._bands.id, group)
 
+    def bytes(self) -> int:
+        """What rows and views take."""
+        return sum(column.nbytes for part in (self._bands, self._views) for column in part)
+
     def views(self) -> int:
         """How many views are kept."""
         return len(self._views.at)
@@ -244,6 +269,11 @@ def _by_group(rows: Rows, group: np.ndarray | None, groups: int) -> Rows:
     ends = np.cumsum(sizes)
     score, time, id = (_fixed(column[order]) for column in rows[:3])
     return Rows(score, time, id, rows.pane[order], np.stack([ends - sizes, ends]))
+
+
+def _unseen(array: np.ndarray) -> bool:
+    """Whether only its page refers to an array: views of it would count."""
+    return sys.getrefcount(array) <= _OURS
 
 
 def _fixed(column: np.ndarray) -> np.ndarray:

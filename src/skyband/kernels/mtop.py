@@ -1,0 +1,61 @@
+"""What the kernels of MTopBand and MTopList share: the objects that are kept, and the views that keep them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skyband.kernels._jit import inlined
+
+# What a kernel leaves in `state` between two calls.
+COUNT, PEAK, FREE, HEAD, TAIL, ROW, STATE = range(7)
+BLOCK = 64  # views whose least bound is known
+
+
+class Nodes(NamedTuple):
+    """The objects, one copy of each; free nodes are chained by `next`."""
+
+    score: np.ndarray
+    time: np.ndarray
+    id: np.ndarray
+    pane: np.ndarray  # int64: number of the newest view when it came: it is in that one and all before it
+    refs: np.ndarray  # int32: in the lists of so many views
+    prev: np.ndarray  # int32: the next better one, -1: none
+    next: np.ndarray  # int32: the next worse one
+
+
+class Predicted(NamedTuple):
+    """The views by place, oldest first."""
+
+    k: np.ndarray  # int64: how many rows it wants; 0: closed
+    held: np.ndarray  # int64: how many it has
+    bound: np.ndarray  # float64: a row must not be below this to enter; -inf: any may
+    least: np.ndarray  # float64: the least bound of each block of views, or less
+
+
+@inlined
+def taken(score, time, id, newest, nodes, state):
+    """A free node, filled; it is in no view yet."""
+    node = state[FREE]
+    state[FREE] = nodes.next[node]
+    nodes.score[node], nodes.time[node], nodes.id[node], nodes.pane[node] = score, time, id, newest
+    nodes.refs[node] = 0
+    state[COUNT] += 1
+    state[PEAK] = max(state[PEAK], state[COUNT])
+    return node
+
+
+@inlined
+def freed(node, nodes, state):
+    """Chain a node that no view holds any more."""
+    nodes.next[node] = state[FREE]
+    state[FREE] = node
+    state[COUNT] -= 1
+
+
+@inlined
+def lowest(bound, block, views):
+    """The least bound of a block of views."""
+    least = np.inf
+    for v in range(block * BLOCK, min((block + 1) * BLOCK, views)):
+        least = min(least, bound[v])
+    return least
