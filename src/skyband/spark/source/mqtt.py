@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
 from skyband.errors import SourceError
 from skyband.spark.emit import source_schema
@@ -28,6 +29,7 @@ from skyband.spark.source.records import (
     beat_row,
     check_time,
     columns,
+    most,
     newest_time,
     option,
     whole,
@@ -68,7 +70,7 @@ class Held(InputPartition):
     blob: bytes
 
 
-class MqttReader(DataSourceStreamReader):
+class MqttReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are numbers of messages in the spool, and the moment to which time has come."""
 
     def __init__(self, options: dict[str, str], schema: Any) -> None:
@@ -87,6 +89,7 @@ class MqttReader(DataSourceStreamReader):
         self._store: sqlite3.Connection | None = None
         self._lock: Any = None
         self._failure: str | None = None
+        self._goal: int | None = None  # with availableNow: the last message that counts
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None, "_store": None, "_lock": None}
@@ -152,16 +155,28 @@ class MqttReader(DataSourceStreamReader):
         """Before the first message."""
         return {_NUMBER: 0, _BEAT: 0}
 
-    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802 - Spark's
+    def getDefaultReadLimit(self) -> ReadMaxRows:  # noqa: N802 - Spark's name
+        """At most so many rows a batch."""
+        return ReadMaxRows(self.limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Nothing that comes after this moment is read: what the spool holds, and what comes within a second."""
+        self._connect()
+        time.sleep(1)
+        self._goal = int(self._ask("SELECT coalesce(max(number), 0) FROM messages")[0][0])
+
+    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """How many messages have come, and how far time."""
         self._connect()
         if self._failure is not None:
             msg = f"the MQTT broker refuses the connection: {self._failure}"
             raise SourceError(msg)
         low = int(start[_NUMBER])
-        row = self._ask("SELECT max(number) FROM messages WHERE number > ? AND number <= ?", low, low + self.limit)[0]
+        high = min(low + most(limit, self.limit), 1 << 62 if self._goal is None else self._goal)
+        row = self._ask("SELECT max(number) FROM messages WHERE number > ? AND number <= ?", low, high)[0]
         number = int(row[0] or low)
-        return {_NUMBER: number, _BEAT: self._beat(int(start[_BEAT])) if number == low else start[_BEAT]}
+        silent = number == low and self._goal is None
+        return {_NUMBER: number, _BEAT: self._beat(int(start[_BEAT])) if silent else start[_BEAT]}
 
     def _ask(self, text: str, *values: Any) -> list[Any]:
         store = self.store

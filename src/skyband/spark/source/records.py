@@ -145,6 +145,15 @@ def beat_row(schema: pa.Schema, time: str, micros: int) -> pa.RecordBatch:
     )
 
 
+def most(limit: Any, default: int) -> int:
+    """How many rows Spark lets a batch have; `default` where it does not say."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    if isinstance(limit, ReadMaxRows):
+        return int(limit.max_rows)
+    return 1 << 62 if isinstance(limit, ReadAllAvailable) else default
+
+
 def check_time(schema: pa.Schema, idle: Idle) -> None:
     """Raise unless the time column that `idle` moves is there and is a time."""
     if idle.after is None or idle.time is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
 from skyband.errors import SourceError
 from skyband.spark.emit import source_schema
@@ -16,6 +17,7 @@ from skyband.spark.source.records import (
     beat_row,
     check_time,
     columns,
+    most,
     newest_time,
     option,
     whole,
@@ -65,7 +67,7 @@ class Span(InputPartition):
     beat: int = 0
 
 
-class RedisReader(DataSourceStreamReader):
+class RedisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are the last entry read of each stream, and the moment to which time has come."""
 
     def __init__(self, options: dict[str, str], schema: Any) -> None:
@@ -81,6 +83,7 @@ class RedisReader(DataSourceStreamReader):
         self.schema = source_schema(schema)
         check_time(self.schema, self.idle)
         self._client: Any = None
+        self._goal: dict[str, str] | None = None  # with availableNow: the last entries that count
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}  # a connection stays where it is
@@ -101,23 +104,32 @@ class RedisReader(DataSourceStreamReader):
         """Before the first entry, or after the last one there is."""
         return {name: "0-0" if self.start == "0" else self._last(name) for name in self.streams} | {_BEAT: 0}
 
-    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802 - Spark's
+    def getDefaultReadLimit(self) -> ReadMaxRows:  # noqa: N802 - Spark's name
+        """At most so many rows a batch."""
+        return ReadMaxRows(self.limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Nothing that comes after this moment is read."""
+        self._goal = {name: self._last(name) for name in self.streams}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """How far the streams have come, at most `maxRowsPerTrigger` entries ahead of `start`."""
         end: dict[str, Any] = {}
         for name in self.streams:
             low = start.get(name, "0-0")
             self._check_loss(name, low)
-            end[name] = self._limited(name, low, self._last(name))
-        silent = all(end[name] == start.get(name, "0-0") for name in self.streams)
+            last = self._last(name) if self._goal is None else self._goal[name]
+            end[name] = self._limited(name, low, last, most(limit, self.limit))
+        silent = self._goal is None and all(end[name] == start.get(name, "0-0") for name in self.streams)
         return end | {_BEAT: self._beat(int(start[_BEAT])) if silent else start[_BEAT]}
 
-    def _limited(self, name: str, low: str, last: str) -> str:
-        """`last`, or the entry `limit` after `low` if that comes sooner."""
+    def _limited(self, name: str, low: str, last: str, left: int) -> str:
+        """`last`, or the entry that is `left` after `low` if that comes sooner."""
         if _order(last) <= _order(low):
             return low
-        if int(self.client.xlen(name)) <= self.limit:
+        if int(self.client.xlen(name)) <= left:
             return last
-        at, left = low, self.limit
+        at = low
         while left > 0:
             page = self.client.xrange(name, min=f"({at}", max=last, count=min(left, _PAGE))
             if not page:
