@@ -33,8 +33,8 @@ $(READY): pyproject.toml uv.lock scripts/java.py
 	$(BIN)/python scripts/java.py
 	@touch $(READY)
 
-demo: $(READY) ## Watch the k best rows of a stream change
-	$(SPARK) $(BIN)/skyband demo
+demo: $(READY) ## Watch the k best rows of a Spark stream change, in the terminal and in the browser
+	$(SPARK) $(BIN)/skyband demo --dashboard
 
 test: $(READY) ## Run all tests, then the contract suite once more without compiled kernels
 	$(SPARK) $(BIN)/python -m pytest

@@ -91,7 +91,6 @@ def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int,
 
     from skyband.cli import _job, _live
 
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True) as folder:
         job = _live.pipeline(Path(folder))
         console.print("starting Spark ...", style="dim")
@@ -106,7 +105,7 @@ def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int,
         feed.start()
         running = _job.started(job, _job.answers(spark, job))
         try:
-            found = _streamed(running, job.queries, counts, began + seconds, watch)
+            found = _streamed(running, job.queries, counts, time.monotonic() + seconds, watch)
             (_live_board if console.is_terminal else _plain)(console, found, counts)
         except KeyboardInterrupt:
             pass  # the usual way to leave
