@@ -33,13 +33,11 @@ class Grid(NamedTuple):
 def slice_of(x, j, edge, guess, scale):
     """The slice of a value. O(1) unless the cuts are very uneven."""
     last = edge.shape[1] - 2
-    place = (x - scale[j, 0]) * scale[j, 1]
-    at = 0
-    if place > 0.0:
-        at = guess.shape[1] - 1
-        if place < at:
-            at = int(place)
-    i = guess[j, at]
+    i = 0
+    if x >= edge[j, last]:  # infinities too
+        i = last
+    elif x > scale[j, 0]:
+        i = guess[j, min(int((x - scale[j, 0]) * scale[j, 1]), guess.shape[1] - 1)]
     while i > 0 and x < edge[j, i]:
         i -= 1
     while i < last and x >= edge[j, i + 1]:

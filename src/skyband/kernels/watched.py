@@ -31,9 +31,6 @@ ROW, SEEN, DONE, FIRST, NEXT, WIDES, MISSES, BUDGET, MOVED, LISTS, OUT, NEED, LO
 FINISHED, PAGE, ROOM, BUFFER, INDEX = range(5)  # why it came back
 _LOOK, _LEFT = 1, 2
 
-# not inlined here: a list is a row of its array, and few objects get so far
-_add, _expire = bare(add.py_func), bare(expire.py_func)
-
 
 class Buffer(NamedTuple):
     """The last points, number `n` in slot `n & mask`."""
@@ -62,6 +59,19 @@ class Marks(NamedTuple):
     lowest: np.ndarray  # the least bar since then
     due: np.ndarray  # int64: when something of it expires
     mark: np.ndarray  # int8
+
+
+# Functions of their own here: a list is a row of its array, few objects get so far, and it compiles faster.
+
+
+@bare
+def _add(s, t, r, score, time, id, mark, heap, num, real):
+    return add(s, t, r, score, time, id, mark, heap, num, real)
+
+
+@bare
+def _expire(cutoff, score, time, id, mark, num, real):
+    return expire(cutoff, score, time, id, mark, num, real)
 
 
 @bare

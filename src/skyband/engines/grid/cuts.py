@@ -52,7 +52,8 @@ def cut(sample: np.ndarray, slices: int, kind: str = "quantile") -> Grid:
     ([[0.0, 5.0, 10.0]], [[0.0, 1.5, 10.0]])
     """
     d = sample.shape[1]
-    finite = [column[np.isfinite(column)] for column in sample.T]
+    # where exactly the cuts are matters for speed only: keep clear of overflows
+    finite = [np.clip(column[np.isfinite(column)], -1e300, 1e300) for column in sample.T]
     finite = [column if len(column) else np.zeros(1) for column in finite]
     share = np.linspace(0, 1, slices + 1)
     edge = np.empty((d, slices + 1))

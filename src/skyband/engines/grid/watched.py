@@ -117,7 +117,7 @@ class Watched:
         self._seen, self._learn_at, self._forget_at = 0, 0, 0
         # a strict or relaxed filter fills its cells: there a longer memory costs more than it saves
         gentle = not filtered or int(self._screen.num[0, KIND]) == PROBABILISTIC
-        self._memory = 4 * max(span if window.counts else 0, SAMPLE // 4) if gentle else 0
+        self._memory = (window.size if window.counts else SAMPLE * 16) if gentle else 0
 
     @staticmethod
     def _steps(engine: str, k: int, window: Counting | Sliding, options: Mapping[str, object] | None) -> Steps:
@@ -174,6 +174,7 @@ class Watched:
             if why in (PAGE, FINISHED):
                 pages.append(written(page, int(state[LISTS]), int(state[OUT])))
         state[SEEN] += len(rows.id)
+        state[ROW] = 0
 
     def _learn(self, coming: np.ndarray) -> None:
         """Fit the grid to what comes, now and then. A point that left the buffer is nowhere any more."""
