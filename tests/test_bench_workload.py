@@ -20,7 +20,8 @@ def test_every_engine_writes_the_same_answers_and_shares_keep_less():
     scale = suite.Scale(6_000, 5.0, 30)
     found = {e: suite.measure(suite.Case(SMALL, 30, "noise", e), score, scale) for e in suite.engines()}
     assert {r.output_rows for r in found.values()} == {found["sweep"].output_rows}
-    assert all(r.filled and r.rows == 4_000 for r in found.values())
+    assert all(r.filled for r in found.values())
+    assert len({r.rows for r in found.values()}) == 1
     assert found["mtoplist"].candidates_peak == found["mtopband"].candidates_peak
     assert 10 * found["sweep"].candidates_peak < found["alone mintopk"].candidates_peak
 
