@@ -174,7 +174,7 @@ class Stream(Iterator["pa.Table"]):
     def candidates(self) -> int:
         """How many rows are kept because they may still be in an answer."""
         pipeline = self._session.pipeline
-        return 0 if pipeline is None else len(pipeline.engine.candidates().id)
+        return 0 if pipeline is None else pipeline.candidates
 
 
 class _Session:
@@ -230,7 +230,11 @@ class _Session:
     def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline:
         from skyband.flow.pipeline import Pipeline
 
-        return Pipeline(
+        line: Any = Pipeline
+        if self.query.of:
+            from skyband.view.board import Leaderboard as line  # noqa: N813 - the same doors
+
+        return line(
             self.query,
             schema,
             self.plan.engine,
@@ -311,8 +315,22 @@ def explain(query: TopK, *, engine: str = "auto") -> Explanation:
     emits: answers, the ranked list of each closed window
     """
     plan = choose(query, engine)
+    if query.of:
+        return Explanation(plan.engine, plan.why, tuple(_board_described(query)))
     traits = ENGINES[plan.engine].traits
     return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))
+
+
+def _board_described(query: TopK) -> Iterator[str]:
+    window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
+    ratio = -(-window.size // window.slide)
+    keys = ", ".join(query.of)
+    size, slide = spoken(window.size), spoken(window.slide)
+    yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+    yield f"keeps: one partial total for each {keys} and pane of the window{per}"
+    best = "smallest" if query.ascending else "largest"
+    yield f"order: {query.by}, {best} first; ties by {keys} (the larger first)"
+    yield f"emits: {query.emit}"
 
 
 def _described(query: TopK, traits: Traits) -> Iterator[str]:

@@ -97,6 +97,11 @@ class Pipeline:
         self._stats.peak_candidates = self.engine.peak
         return self._stats
 
+    @property
+    def candidates(self) -> int:
+        """How many rows are kept because they may still be in an answer."""
+        return len(self.engine.candidates().id)
+
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
         self._stats.rows += rows.num_rows

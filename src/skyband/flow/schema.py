@@ -26,13 +26,15 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
         msg = f"the source has more than one column {', '.join(double)}: rename them"
         raise SchemaError(msg)
     wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
+    wanted += [("of", name) for name in query.of]
     if isinstance(query.by, Expression):
         wanted += [("by", name) for name in query.by.columns]
     for field, name in wanted:
         if name is not None and name not in names:
             msg = f"{field} names column {name!r}, which the source does not have: {nearest(name, names)}"
             raise SchemaError(msg)
-    taken = [name for name in names if name in {query.column(own) for own in RESERVED}]
+    shown = [*query.per, *query.of] if query.of else names  # a leaderboard shows no other columns
+    taken = [name for name in shown if name in {query.column(own) for own in RESERVED}]
     if taken:
         msg = (
             f"the source has a column {taken[0]!r}, which is also the name of one of ours: rename it, "

@@ -11,6 +11,7 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
+from skyband.query.total import parse_total
 from skyband.query.window import Counting, Sliding
 
 Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
@@ -58,6 +59,10 @@ class TopK:
         Put before the names of our own columns, for sources that have a column named like one of them.
     version
         Names the version of a Python score, since its code cannot be compared.
+    of
+        Column (or columns) whose values are ranked instead of rows, `by` a total of their rows in the window:
+        count(*), count(x), sum(x), max(x), min(x) or mean(x). A leaderboard; ties go to the larger key, ordered
+        like an `id`.
 
     Examples
     --------
@@ -71,6 +76,10 @@ class TopK:
     Traceback (most recent call last):
         ...
     skyband.errors.QueryError: k=0 asks for no row: write a whole number of at least 1
+
+    >>> most = sb.TopK(k=1, of="symbol", by="sum(price)", window=sb.Tumbling("1 minute"), time="ts", unit="s")
+    >>> sb.run(most, trades).select(["window_start", "score", "symbol"]).to_pylist()
+    [{'window_start': 0, 'score': 12.0, 'symbol': 'A'}, {'window_start': 60, 'score': 6.0, 'symbol': 'B'}]
     """
 
     k: int
@@ -86,6 +95,7 @@ class TopK:
     unit: str | None = None
     prefix: str = ""
     version: str | None = None
+    of: tuple[str, ...] = ()
 
     def __init__(  # noqa: PLR0913 - the one wide door
         self,
@@ -103,8 +113,10 @@ class TopK:
         unit: str | None = None,
         prefix: str = "",
         version: str | None = None,
+        of: str | Iterable[str] = (),
     ) -> None:
-        by = parse(by) if isinstance(by, str) else by
+        of = (of,) if isinstance(of, str) else tuple(of)
+        by = (parse_total(by) if of else parse(by)) if isinstance(by, str) else by
         per = (per,) if isinstance(per, str) else tuple(per)
         given = locals()
         for field in fields(self):
@@ -145,6 +157,21 @@ class TopK:
             _refuse("per", list(self.per), "is no list of distinct column names: name each column once")
         if self.time is not None and self.time in self.per:
             _refuse("per", list(self.per), f"holds the time column {self.time!r}: group by other columns")
+        if self.of:
+            self._check_totals()
+
+    def _check_totals(self) -> None:
+        names = [*self.of, *self.per]
+        if len(set(names)) < len(names) or not all(isinstance(c, str) and c for c in self.of):
+            _refuse("of", list(self.of), "is no list of distinct column names: name each column once, here or in per")
+        if not isinstance(self.by, Expression) or self.by.tree[0] != "total":
+            _refuse("by", self.by, "is no total, and of= ranks keys by one: write one such as sum(quantity)")
+        if self.window.counts or not self.window.slide:
+            _refuse(
+                "window", self.window, 'has no totals: write sb.Sliding("1 day", "1 hour") or sb.Tumbling("1 hour")'
+            )
+        if self.id is not None:
+            _refuse("id", self.id, "breaks ties between rows, but of= ranks keys, which break their own: leave it out")
 
     def column(self, name: str) -> str:
         """What one of our own columns is called in the answers."""
