@@ -7,9 +7,11 @@
 [{'window_end': 3, 'rank': 1, 'score': 20.0}, {'window_end': 3, 'rank': 2, 'score': 12.0}]
 """
 
+from typing import TYPE_CHECKING
+
 from skyband.api import explain, run, stream
 from skyband.engines import ENGINES
-from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError
+from skyband.errors import QueryError, SchemaError, SkybandError, SnapshotError, SourceError, TableError
 from skyband.query import Counting, Sliding, TopK, Tumbling
 
 __all__ = [
@@ -21,20 +23,29 @@ __all__ = [
     "Sliding",
     "SnapshotError",
     "SourceError",
+    "TableError",
     "TopK",
     "Tumbling",
+    "View",
     "explain",
     "run",
     "stream",
 ]
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from skyband.view.view import View
+
 
 def __getattr__(name: str) -> object:
-    """`sb.spark`, which loads Spark only when it is used."""
-    if name == "spark":
+    """`sb.spark`, `sb.tables` and `sb.View`, which load what they need only when they are used."""
+    if name in ("spark", "tables"):
         from importlib import import_module
 
-        return import_module("skyband.spark")
+        return import_module(f"skyband.{name}")
+    if name == "View":
+        from skyband.view.view import View
+
+        return View
     msg = f"module 'skyband' has no attribute {name!r}"
     raise AttributeError(msg)

@@ -6,7 +6,8 @@
     ├── QueryError      (ValueError)   a query that makes no sense: seen when it is built
     ├── SchemaError     (ValueError)   a query that does not fit its source: seen with the first batch
     ├── SourceError     (ValueError)   a source that cannot be read, or whose values cannot be used
-    └── SnapshotError   (ValueError)   a saved state that does not belong to this query
+    ├── SnapshotError   (ValueError)   a saved state that does not belong to this query
+    └── TableError      (OSError)      a table outside that did not give what it was asked for
 
 Every message names the field, the value and what to write instead. All of them are also the
 builtin that Python itself would raise, so that code which knows nothing of skyband can catch them.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class SkybandError(Exception):
@@ -80,6 +82,27 @@ class SnapshotError(SkybandError, ValueError):
     >>> issubclass(sb.SnapshotError, ValueError)
     True
     """
+
+
+class TableError(SkybandError, OSError):
+    """A table outside that did not give what it was asked for.
+
+    `retry_after` has the seconds after which it may be asked again, where it said so; `rows` what had come
+    before it failed.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> raise sb.TableError("the service is busy", retry_after=2.0)
+    Traceback (most recent call last):
+        ...
+    skyband.errors.TableError: the service is busy
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None, rows: Any = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.rows = rows
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -259,7 +259,7 @@ def close(entries, cells, boards, marks, upto, clock, shape):
         alive = False
         for g in range(groups):
             if stale[g]:
-                if sizes[g] < k and bound_score[g] > -np.inf:
+                if sizes[g] < k and (bound_score[g] > -np.inf or bound_tie[g] > -(1 << 63)):
                     refill(cells, boards, g, keep)
                 ranked = best(near[g, : sizes[g]], score, tie, k)
                 listed[g] = len(ranked)

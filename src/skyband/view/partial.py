@@ -120,10 +120,10 @@ def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarr
     --------
     >>> import skyband as sb
     >>> query = sb.TopK(k=1, of="p", by="sum(n)", window=sb.Tumbling("10 us"), time="t", unit="us")
-    >>> rows = pa.table({"t": [1, 2, 12], "p": ["a", "a", "b"], "n": [5, -2, 7]})
+    >>> rows = pa.table({"t": [1, 2, 12], "p": ["a", "a", "b"], "n": [5, 2, 7]})
     >>> found, without = partial_totals(query, Measure.of(query, rows.schema), rows, rows["t"].to_numpy())
     >>> found.select(["p", PANE, INTS + "0"]).to_pylist()
-    [{'p': 'a', '__skyband_pane': 0, '__skyband_int0': 3}, {'p': 'b', '__skyband_pane': 10, '__skyband_int0': 7}]
+    [{'p': 'a', '__skyband_pane': 0, '__skyband_int0': 7}, {'p': 'b', '__skyband_pane': 10, '__skyband_int0': 7}]
     """
     ints, floats, given = measure.values(rows)
     without = len(given) - int(given.sum())
