@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import bench, demo, explain
+from skyband.cli import bench, demo, explain, view
 from skyband.errors import SkybandError
 
 
@@ -59,6 +59,7 @@ def _skyband(
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("explain", help=explain.HELP)(explain.explain)
 app.add_typer(bench.app, name="bench")
+app.add_typer(view.app, name="view")
 
 
 def main() -> None:
