@@ -1,7 +1,9 @@
-"""A top-k' view: a hash table of its rows beside their ranking, and one pass over a batch of changes.
+"""A top-k' view: a set of rows found by a hash of their id, ranked only when somebody reads it.
 
-Rows stand in numbered places. `order` lists the places best first; `slots` finds the place of an id by linear
-probing. `bound` is the rank at or before which every row of the table is in the view.
+Rows stand in numbered places. `bound` is the rank at or before which every row of the table is in the view: it alone
+decides what a change means, so the ranking can wait. `order` lists the places best first as of the last `rank`; those
+that have changed since are marked and listed in `touched`. A bit for every id that was let in turns nearly all others
+away with one look at memory that stays in the nearest cache.
 """
 
 from typing import NamedTuple
@@ -10,9 +12,12 @@ import numpy as np
 
 from skyband.kernels._jit import inlined, kernel
 
-SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, COUNT = range(9)  # numbers of a view's `marks`
+# numbers of a view's `marks`
+SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT, COUNT = range(12)
 NO_VERSION = -(1 << 63)
 _LOWEST_ID = -(1 << 63)
+_DIRTY, _ALIVE = 1, 2
+BITS = 32  # bits a place
 
 
 class Rows(NamedTuple):
@@ -22,9 +27,12 @@ class Rows(NamedTuple):
     score: np.ndarray
     version: np.ndarray
     row: np.ndarray  # where its other columns are found
-    order: np.ndarray  # places, best first
+    order: np.ndarray  # places, best first, as of the last `rank`
     free: np.ndarray  # places that hold no row
     slots: np.ndarray  # places by the hash of their id, -1 where free
+    state: np.ndarray  # whether a place holds a row, and whether it has changed since the last `rank`
+    touched: np.ndarray  # the places that have
+    bits: np.ndarray  # one for each id that was let in, and for some that have left
 
 
 class Seen(NamedTuple):
@@ -51,17 +59,77 @@ def _find(id, ids, slots, mask):
 
 
 @inlined
-def _rank(score, id, rows_score, rows_id, order, size):
-    """How many rows rank before (score, id)."""
-    low, high = 0, size
-    while low < high:
-        mid = (low + high) >> 1
-        e = order[mid]
-        if rows_score[e] > score or (rows_score[e] == score and rows_id[e] > id):
-            low = mid + 1
+def _bit(id, bits):
+    """Which word and which bit stand for an id."""
+    h = np.uint64(id) * np.uint64(0xD6E8FEB86659FD93)
+    h = h >> np.uint64(32)
+    return np.int64((h >> np.uint64(6)) & np.uint64(len(bits) - 1)), np.uint64(1) << (h & np.uint64(63))
+
+
+@inlined
+def _before(e, f, score, id):
+    """Whether place e ranks before place f."""
+    return score[e] > score[f] or (score[e] == score[f] and id[e] > id[f])
+
+
+@kernel
+def rank(rows, marks):
+    """Bring `order` up to date: sort what has changed, merge it with what has not. O(k' + changed * log changed)."""
+    row_id, row_score, _, _, order, _, _, state, touched, _ = rows
+    count = 0
+    for i in range(marks[TOUCHED]):
+        e = touched[i]
+        if state[e] & _ALIVE:
+            touched[count] = e
+            count += 1
         else:
-            high = mid
-    return low
+            state[e] = 0
+    if marks[TOUCHED] == 0:
+        return
+    new = touched[:count]
+    if count > 1:
+        by = np.argsort(-row_score[new], kind="mergesort")
+        new = new[by]
+        low = 0
+        for i in range(1, count + 1):  # equal scores: the larger id first
+            if i == count or row_score[new[i]] != row_score[new[low]]:
+                if i - low > 1:
+                    run = new[low:i].copy()
+                    ids = np.argsort(-row_id[run], kind="mergesort")
+                    new[low:i] = run[ids]
+                low = i
+    else:
+        new = new.copy()
+    kept = 0
+    for i in range(marks[ORDERED]):
+        e = order[i]
+        if state[e] == _ALIVE:
+            order[kept] = e
+            kept += 1
+    at = kept + count - 1
+    i, j = kept - 1, count - 1
+    while j >= 0:  # from the lowest up, so that no second list is needed
+        if i >= 0 and _before(new[j], order[i], row_score, row_id):
+            order[at] = order[i]
+            i -= 1
+        else:
+            order[at] = new[j]
+            j -= 1
+        at -= 1
+    for e in new:
+        state[e] = _ALIVE
+    marks[ORDERED], marks[TOUCHED] = kept + count, 0
+
+
+@kernel
+def _refresh_bits(rows, marks):
+    """Forget the bits of ids that have left."""
+    rows.bits[:] = 0
+    for e in range(len(rows.id)):
+        if rows.state[e] & _ALIVE:
+            word, bit = _bit(rows.id[e], rows.bits)
+            rows.bits[word] |= bit
+    marks[LEFT] = 0
 
 
 @inlined
@@ -103,15 +171,14 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     """Take changes from `shape[0]` on; stop where the view falls below `shape[1]` rows. Where it stopped.
 
     A change is an id and its new score; NaN: the row is gone, or has no score. `shape` is (first, stop below, most
-    rows, whether the bound follows the lowest row kept, whether only ids outside the view count, whether these
-    changes were taken before, first row number).
-    O(1) for a change that can be ignored, O(log k') and a move of k' places at most for others.
+    rows, rows kept of a view that is full, whether the bound follows the lowest row kept, whether only ids outside the
+    view count, whether these changes were taken before, first row number). O(1) a change.
     """
-    first, stop, most, follow, fresh, again, base = shape
-    row_id, row_score, row_version, row_row, order, free, slots = rows
+    first, stop, most, keep, follow, fresh, again, base = shape
+    row_id, row_score, row_version, row_row, order, free, slots, state, touched, bits = rows
     seen_id, seen_version = seen
     mask = len(slots) - 1
-    size, spare, least = marks[SIZE], marks[FREE], marks[LEAST]
+    size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
     limit, limit_id = bound_score[0], bound_id[0]
     ignorable, neutral, good, bad, stale = 0, 0, 0, 0, 0
     versions = len(seen_id) > 0
@@ -122,39 +189,36 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
             stale += 1
             i += 1
             continue
-        at = _find(id, row_id, slots, mask)
-        e = slots[at]
         inside = s > limit or (s == limit and id >= limit_id)  # false for NaN
+        word, bit = _bit(id, bits)
+        if not inside and not bits[word] & bit:
+            ignorable += 1
+            i += 1
+            continue
+        at = _find(id, row_id, slots, mask)
+        e = np.int64(slots[at])
         if e < 0:
             if not inside:
                 ignorable += 1
                 i += 1
                 continue
             good += 1
-            full = size == most
-            if full:  # the lowest makes room, and what ranks below the next is no longer known
-                last = order[size - 1]
-                if s < row_score[last] or (s == row_score[last] and id < row_id[last]):
-                    limit, limit_id = row_score[last], row_id[last]
-                    i += 1
-                    continue
-                size -= 1
-                _unslot(_find(row_id[last], row_id, slots, mask), row_id, slots, mask)
-                free[spare] = last
-                spare += 1
-                at = _find(id, row_id, slots, mask)
             spare -= 1
-            e = free[spare]
+            e = np.int64(free[spare])
             row_id[e], row_score[e], row_row[e] = id, s, base + i
             row_version[e] = version[i] if versions else NO_VERSION
             slots[at] = e
-            where = _rank(s, id, row_score, row_id, order, size)
-            for j in range(size, where, -1):
-                order[j] = order[j - 1]
-            order[where] = e
+            bits[word] |= bit
             size += 1
-            if full:
-                limit, limit_id = row_score[order[size - 1]], row_id[order[size - 1]]
+            if not state[e] & _DIRTY:
+                touched[changed] = e
+                changed += 1
+            state[e] = _ALIVE | _DIRTY
+            if size > most:  # the lowest go, and what ranks below the rest is no longer known
+                marks[SIZE], marks[FREE], marks[TOUCHED], marks[LEFT] = size, spare, changed, left
+                cut(rows, marks, bound_score, bound_id, keep)
+                size, spare, changed, left = marks[SIZE], marks[FREE], marks[TOUCHED], marks[LEFT]
+                limit, limit_id = bound_score[0], bound_id[0]
         elif fresh:
             ignorable += 1
         elif inside:
@@ -162,47 +226,36 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
             row_row[e] = base + i
             if versions:
                 row_version[e] = version[i]
-            old = row_score[e]
-            if s != old:
-                was = _rank(old, id, row_score, row_id, order, size)
-                if s > old:
-                    where = _rank(s, id, row_score, row_id, order, was)
-                    for j in range(was, where, -1):
-                        order[j] = order[j - 1]
-                    order[where] = e
-                else:
-                    low, high = was + 1, size
-                    while low < high:
-                        mid = (low + high) >> 1
-                        f = order[mid]
-                        if row_score[f] > s or (row_score[f] == s and row_id[f] > id):
-                            low = mid + 1
-                        else:
-                            high = mid
-                    for j in range(was, low - 1):
-                        order[j] = order[j + 1]
-                    order[low - 1] = e
+            if s != row_score[e]:
                 row_score[e] = s
-                if follow:
-                    limit, limit_id = row_score[order[size - 1]], row_id[order[size - 1]]
+                if not state[e] & _DIRTY:
+                    touched[changed] = e
+                    changed += 1
+                    state[e] |= _DIRTY
         else:
             bad += 1
-            was = _rank(row_score[e], id, row_score, row_id, order, size)
-            for j in range(was, size - 1):
-                order[j] = order[j + 1]
             size -= 1
             _unslot(at, row_id, slots, mask)
             free[spare] = e
             spare += 1
+            if not state[e] & _DIRTY:
+                touched[changed] = e
+                changed += 1
+            state[e] = _DIRTY
+            left += 1
             least = min(least, size)
-            open_ended = limit > -np.inf or limit_id > _LOWEST_ID  # rows of the table may rank below the bound
-            if follow and open_ended and size > 0:
-                limit, limit_id = row_score[order[size - 1]], row_id[order[size - 1]]
-            if size < stop and open_ended:
-                i += 1
-                break
+        if follow and (limit > -np.inf or limit_id > _LOWEST_ID) and size > 0:
+            marks[SIZE], marks[FREE], marks[TOUCHED] = size, spare, changed
+            rank(rows, marks)
+            changed = 0
+            limit, limit_id = row_score[order[size - 1]], row_id[order[size - 1]]
         i += 1
-    marks[SIZE], marks[FREE], marks[LEAST] = size, spare, least
+        if left > most:
+            _refresh_bits(rows, marks)
+            left = 0
+        if size < stop and (limit > -np.inf or limit_id > _LOWEST_ID):
+            break
+    marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT] = size, spare, least, changed, left
     marks[IGNORABLE] += ignorable
     marks[NEUTRAL] += neutral
     marks[GOOD] += good
@@ -215,7 +268,10 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
 @kernel
 def cut(rows, marks, bound_score, bound_id, most):
     """Drop all rows after the first `most`."""
-    row_id, row_score, _, _, order, free, slots = rows
+    if marks[SIZE] <= most:
+        return
+    row_id, row_score, _, _, order, free, slots, state, _, _ = rows
+    rank(rows, marks)
     mask = len(slots) - 1
     while marks[SIZE] > most:
         marks[SIZE] -= 1
@@ -223,22 +279,27 @@ def cut(rows, marks, bound_score, bound_id, most):
         _unslot(_find(row_id[e], row_id, slots, mask), row_id, slots, mask)
         free[marks[FREE]] = e
         marks[FREE] += 1
-        last = order[marks[SIZE] - 1]
-        bound_score[0], bound_id[0] = row_score[last], row_id[last]
+        marks[LEFT] += 1
+        state[e] = 0
+    marks[ORDERED] = most
+    last = order[most - 1]
+    bound_score[0], bound_id[0] = row_score[last], row_id[last]
 
 
 @kernel
 def place(ids, rows, marks):
-    """Build the ranking's hash table from rows that stand in places 0, 1, 2, ..., best first."""
-    row_id, _, _, _, order, free, slots = rows
+    """Build all the rest from rows that stand in places 0, 1, 2, ..., best first."""
+    row_id, _, _, _, order, free, slots, state, _, _ = rows
     mask = len(slots) - 1
     slots[:] = -1
+    state[:] = 0
     for e in range(len(ids)):
         slots[_find(ids[e], row_id, slots, mask)] = e
         order[e] = e
-    room = len(free)
+        state[e] = _ALIVE
     marks[FREE] = 0
-    for e in range(room - 1, len(ids) - 1, -1):
+    for e in range(len(free) - 1, len(ids) - 1, -1):
         free[marks[FREE]] = e
         marks[FREE] += 1
-    marks[SIZE] = len(ids)
+    marks[SIZE], marks[ORDERED], marks[TOUCHED] = len(ids), len(ids), 0
+    _refresh_bits(rows, marks)

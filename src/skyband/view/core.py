@@ -26,7 +26,8 @@ class Counts(NamedTuple):
 class Core:
     """Between k and kmax rows, best first; every row of the table that ranks at or before `bound` is one of them.
 
-    Cost: O(1) an ignorable change, O(log k') and a move of places for others; O(k) a read.
+    Cost: O(1) a change. A read of rows that have not changed is O(k); the first one after changes ranks them again,
+    O(k' + changed * log changed).
 
     Examples
     --------
@@ -105,10 +106,14 @@ class Core:
         elif 2 * (self._remembered + len(ids)) > len(seen.id):
             seen = self._remember_more(len(ids))
         self._remembered += len(version)
-        shape = (first, stop, self.kmax, self.follow, fresh, again, base)
+        shape = (first, stop, self.kmax, self._kept_of_full(stop), self.follow, fresh, again, base)
         return int(
             kernel.apply(ids, score, version, self._rows, seen, self.marks, self._bound_score, self._bound_id, shape)
         )
+
+    def _kept_of_full(self, stop: int) -> int:
+        """How many rows a view that is full keeps: a few less than it may, so that this is done now and then."""
+        return self.kmax if self.follow else self.kmax - (self.kmax - min(max(stop, 1), self.kmax)) // 8
 
     def _remember_more(self, more: int) -> kernel.Seen:
         old = self._seen
@@ -130,8 +135,8 @@ class Core:
     def resize(self, kmax: int) -> None:
         """Another kmax; rows beyond it go."""
         kernel.cut(self._rows, self.marks, self._bound_score, self._bound_id, kmax)
-        if kmax > len(self._rows.id) or 4 * kmax < len(self._rows.id):
-            old, order = self._rows, self._rows.order[: self.size].copy()
+        if kmax >= len(self._rows.id) or 4 * kmax < len(self._rows.id):
+            old, order = self._rows, self._order().copy()
             self._rows = _room(kmax)
             for to, column in zip(self._rows[:4], old[:4], strict=True):
                 to[: len(order)] = column[order]
@@ -141,22 +146,28 @@ class Core:
     def top(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ids, scores and row numbers of the k best, best first."""
         rows = self._rows
-        order = rows.order[: min(k, self.size)]
+        order = self._order()[:k]
         return rows.id[order], rows.score[order], rows.row[order]
+
+    def _order(self) -> np.ndarray:
+        """The places of all rows, best first."""
+        if self.marks[kernel.TOUCHED]:
+            kernel.rank(self._rows, self.marks)
+        return self._rows.order[: self.marks[kernel.SIZE]]
 
     def renumber(self, number: np.ndarray, base: int) -> None:
         """Rows numbered from `base` on get the numbers in `number`."""
-        places = self._rows.order[: self.size]
+        places = self._order()
         mine = places[self._rows.row[places] >= base]
         self._rows.row[mine] = number[self._rows.row[mine] - base]
 
     def number(self, base: int) -> None:
         """Number the rows from `base` on, best first."""
-        self._rows.row[self._rows.order[: self.size]] = np.arange(base, base + self.size)
+        self._rows.row[self._order()] = np.arange(base, base + self.size)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """All that is kept, as named arrays."""
-        order = self._rows.order[: self.size]
+        order = self._order()
         used = self._seen.version != kernel.NO_VERSION
         return {
             **{
@@ -179,7 +190,8 @@ class Core:
         for to, name in zip(core._rows, ("id", "score", "version", "row"), strict=False):
             to[:size] = saved[name]
         kernel.place(saved["id"], core._rows, core.marks)
-        core.marks[kernel.IGNORABLE :] = saved["marks"][kernel.IGNORABLE :]
+        counted = slice(kernel.IGNORABLE, kernel.LEAST + 1)
+        core.marks[counted] = saved["marks"][counted]
         core._bound_score[:], core._bound_id[:] = saved["bound"], saved["bound_id"]
         if versions:
             core._remember_more(len(saved["seen_id"]))
@@ -189,7 +201,7 @@ class Core:
 
     def _check(self) -> None:
         """Every row once, in order, found by its id, none beyond the bound."""
-        rows, order = self._rows, self._rows.order[: self.size]
+        rows, order = self._rows, self._order()
         ranks = list(zip(rows.score[order].tolist(), rows.id[order].tolist(), strict=True))
         assert ranks == sorted(ranks, reverse=True)
         assert len(set(rows.id[order].tolist())) == self.size <= self.kmax
@@ -209,6 +221,9 @@ def _room(kmax: int) -> kernel.Rows:
         np.zeros(size, np.int32),
         np.zeros(size, np.int32),
         np.full(1 << int(4 * size).bit_length(), -1, np.int32),
+        np.zeros(size, np.uint8),
+        np.zeros(size, np.int32),
+        np.zeros(1 << max(0, int(kernel.BITS * size // 64).bit_length()), np.uint64),
     )
 
 
