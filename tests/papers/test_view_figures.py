@@ -54,7 +54,7 @@ def test_lemma_1_against_simulation(p, q, n):
 
 
 def test_lemma_1_from_every_position():
-    """h of i, since what is left after the first j steps is a walk from j."""
+    """H of i, since what is left after the first j steps is a walk from j."""
     for p, q in [(0.2, 0.2), (0.2, 0.3), (0.3, 0.2)]:
         h = [expected_interval(9, p, q, i) for i in range(9)] + [0.0]
         for i in range(1, 9):
@@ -164,7 +164,7 @@ def test_the_three_cases_of_section_5():
 
 
 def test_figure_6():
-    """N 1 M, k 100: very dear at kmax = k, then orders of magnitude cheaper near the root of N, then slowly dearer."""
+    """N 1 M, k 100: very dear at kmax = k, orders of magnitude cheaper near the root of N, then slowly dearer."""
     refill = 0.5
     kmax, cost = cost_curve(100, 20_000, 0.05, 0.05, Costs(refill=refill, update=1e-6))
     best = int(kmax[np.argmin(cost)])
@@ -176,11 +176,11 @@ def test_figure_6():
 
 @pytest.mark.parametrize(("p", "q"), [(0.4, 0.4), (0.3, 0.4)])
 def test_figure_8(p, q):
-    """N 10,000, k 10: from the same start kmax comes to a small range, which is lower where the walk tends to its origin.
+    """N 10,000, k 10: from the same start kmax comes to a small range, lower where the walk tends to its origin.
 
     Costs as measured in section 6: a refill costs as much as about N updates.
     """
-    policy, k, rows = Adaptive(), 10, 10_000
+    policy, k, rows = Adaptive(share=1, watch=False), 10, 10_000
     kmax = policy.start(k, rows)
     assert kmax == 251
     track, updates, least = [], 0.0, kmax
@@ -188,7 +188,7 @@ def test_figure_8(p, q):
     for seed in range(3_000):
         made, size, low = walk_on(size, k, kmax, p, q, seed)
         updates, least = updates + made, min(least, low)
-        seen = Seen(k, kmax, rows, size, least, int(updates), 0, 0, 1.0, 1 / rows)
+        seen = Seen(k, kmax, rows, size, least, int(updates), 0, 0, 0, 1.0, 1 / rows)
         if size < k:
             kmax = policy.refilled(seen)
             size, least, updates = kmax, kmax, 0.0

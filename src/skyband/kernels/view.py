@@ -13,7 +13,7 @@ import numpy as np
 from skyband.kernels._jit import inlined, kernel
 
 # numbers of a view's `marks`
-SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT, COUNT = range(12)
+SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT, LEVEL, PEAK, DRAW, COUNT = range(15)
 NO_VERSION = -(1 << 63)
 _LOWEST_ID = -(1 << 63)
 _DIRTY, _ALIVE = 1, 2
@@ -179,6 +179,7 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     seen_id, seen_version = seen
     mask = len(slots) - 1
     size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
+    level, peak, draw = marks[LEVEL], marks[PEAK], marks[DRAW]  # the walk of the size, as if no row made room
     limit, limit_id = bound_score[0], bound_id[0]
     ignorable, neutral, good, bad, stale = 0, 0, 0, 0, 0
     versions = len(seen_id) > 0
@@ -203,6 +204,8 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
                 i += 1
                 continue
             good += 1
+            level += 1
+            peak = max(peak, level)
             spare -= 1
             e = np.int64(free[spare])
             row_id[e], row_score[e], row_row[e] = id, s, base + i
@@ -234,6 +237,8 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
                     state[e] |= _DIRTY
         else:
             bad += 1
+            level -= 1
+            draw = max(draw, peak - level)
             size -= 1
             _unslot(at, row_id, slots, mask)
             free[spare] = e
@@ -256,6 +261,7 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
         if size < stop and (limit > -np.inf or limit_id > _LOWEST_ID):
             break
     marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT] = size, spare, least, changed, left
+    marks[LEVEL], marks[PEAK], marks[DRAW] = level, peak, draw
     marks[IGNORABLE] += ignorable
     marks[NEUTRAL] += neutral
     marks[GOOD] += good

@@ -38,7 +38,7 @@ def running(value, ids, change):
 def sizes(moves, k, kmax, seed, p, q):
     """A view's size under random good and bad updates, refilled to kmax below k: for policies without a table.
 
-    Not more than `moves` updates; stops after one that needs a refill. Returns the updates made, the size and its least.
+    Not more than `moves` updates; stops after one that needs a refill. The updates made, the size and its least.
     """
     np.random.seed(seed)  # noqa: NPY002 - numba knows this one
     size, least = kmax, kmax

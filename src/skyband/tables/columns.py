@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ class Columns:
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
+        self.seconds = 0.0
+        """CPU time spent on questions so far."""
         self._sign = 1.0
 
     def count(self) -> int:
@@ -44,18 +47,22 @@ class Columns:
         if by.tree != ("column", "value") or columns:
             msg = f'by={str(by)!r} cannot be computed here: a table in memory has the columns "id" and "value"'
             raise TableError(msg)
+        if not ascending:
+            return self
         same = Columns(self.value)
-        same._sign = -1.0 if ascending else 1.0
+        same._sign = -1.0
         return same
 
     def top(self, n: int, below: tuple[float, object] | None = None) -> pa.Table:
         """The n best rows after (score, id)."""
+        began = time.process_time()
         score = self.value if self._sign > 0 else -self.value
         places = np.flatnonzero(~np.isnan(score)) if below is None else self._after(score, below)
         if len(places) > n:
             worst = np.partition(score[places], len(places) - n)[len(places) - n]
             places = places[score[places] >= worst]
         places = places[np.lexsort((-places, -score[places]))][:n]
+        self.seconds += time.process_time() - began
         return pa.table({"id": places, SCORE: score[places]})
 
     @staticmethod

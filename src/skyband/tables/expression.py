@@ -45,7 +45,7 @@ def sql(by: Expression, columns: Any, dialect: str) -> Any:
     >>> from skyband.query.expression import parse
     >>> stock = sa.table("stock", sa.column("price", sa.Double), sa.column("n", sa.Integer))
     >>> print(sql(parse("price / n"), stock.c, "sqlite"))
-    CAST(stock.price AS DOUBLE) / nullif(CAST(stock.n AS DOUBLE), :param_1)
+    CAST(stock.price AS DOUBLE) / CAST(nullif(CAST(stock.n AS DOUBLE), :param_1) AS DOUBLE)
     """
     return _Writer(by, columns, dialect).write(by.tree)
 

@@ -67,11 +67,11 @@ def open_table(
         return SqlTable(engine, _reflected(engine, name, schema), key)
     except sqlalchemy.exc.NoSuchTableError:
         msg = f"name={name!r} is no table there: {nearest(name, _names(engine, schema))}"
+        engine.dispose()
         raise TableError(msg) from None
-    except sqlalchemy.exc.SQLAlchemyError as error:
-        raise _error(error) from error
-    finally:
-        engine.dispose()  # connections come again when they are needed, and none is left open by an error
+    except (sqlalchemy.exc.SQLAlchemyError, SchemaError) as error:
+        engine.dispose()  # no connection is left open by an error
+        raise error if isinstance(error, SchemaError) else _error(error) from error
 
 
 def _engine(url: str) -> sa.Engine:

@@ -87,6 +87,12 @@ class Core:
         self.marks[kernel.LEAST] = self.marks[kernel.SIZE]
         return min(least, self.size)
 
+    def drawdown(self, *, reset: bool = False) -> int:
+        """How far the number of rows has ever fallen from where it stood before, since the last reset."""
+        if reset:
+            self.marks[[kernel.LEVEL, kernel.PEAK, kernel.DRAW]] = 0
+        return int(self.marks[kernel.DRAW])
+
     def apply(  # noqa: PLR0913 - columns and their reading
         self,
         ids: np.ndarray,
@@ -135,7 +141,7 @@ class Core:
     def resize(self, kmax: int) -> None:
         """Another kmax; rows beyond it go."""
         kernel.cut(self._rows, self.marks, self._bound_score, self._bound_id, kmax)
-        if kmax >= len(self._rows.id) or 4 * kmax < len(self._rows.id):
+        if kmax >= len(self._rows.id) or 2 * kmax < len(self._rows.id):
             old, order = self._rows, self._order().copy()
             self._rows = _room(kmax)
             for to, column in zip(self._rows[:4], old[:4], strict=True):

@@ -57,13 +57,17 @@ def planned(rows: int, k: int, p: float, q: float, costs: Costs) -> Plan:
     words = []
     if p > q:
         words.append(
-            f"More rows leave than enter (p > q): no small view serves long. kmax is held at {most:,}, that is k and ten "
-            f"times the root of the table's size."
+            f"More rows leave than enter (p > q): no small view serves long. kmax is held at {most:,}, that is k and "
+            f"ten times the root of the table's size."
         )
     elif p == q:
-        words.append("As many rows leave as enter: kmax on the order of the root of the table's size is enough (theorem 1).")
+        words.append(
+            "As many rows leave as enter: kmax on the order of the root of the table's size is enough (theorem 1)."
+        )
     else:
-        words.append("More rows enter than leave: kmax on the order of the logarithm of the table's size is enough (theorem 2).")
+        words.append(
+            "More rows enter than leave: kmax on the order of the logarithm of the table's size is enough (theorem 2)."
+        )
     kmax, cost = cost_curve(k, most, p, q, costs)
     best = int(kmax[int(np.argmin(cost))])
     shown = {k, best, most, *(int(x) for x in np.geomspace(k, most, _LINES))}

@@ -166,7 +166,7 @@ class View:
         self._warned = False
         self._again = 0.0  # when the table may be asked again
         self._update_cost, self._refill_cost = _USUAL, 0.0
-        self._since = Seen(k, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+        self._since = Seen(k, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
         self._shown: tuple[pa.Table, np.ndarray, np.ndarray, np.ndarray] | None = None
 
     # ------------------------------------------------------------ reading
@@ -334,6 +334,7 @@ class View:
             kmax=self.kmax,
             rows=self._rows,
             size=self._core.size,
+            drawdown=self._core.drawdown(),
             refill_cost=self._refill_cost,
             update_cost=self._update_cost,
         )
@@ -411,6 +412,7 @@ class View:
             self._core.resize(max(kmax, self._core.size))
             self.kmax = kmax
         self._settle(rows, wanted)
+        self._core.drawdown(reset=True)
         self._since = self._since._replace(updates=0, good=0, bad=0, least=self._core.size)
 
     def _settle(self, rows: pa.Table, wanted: int) -> None:
