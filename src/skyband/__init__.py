@@ -7,6 +7,8 @@
 [{'window_end': 3, 'rank': 1, 'score': 20.0}, {'window_end': 3, 'rank': 2, 'score': 12.0}]
 """
 
+from typing import TYPE_CHECKING
+
 from skyband.api import compare, explain, run, stream
 from skyband.engines import ENGINES
 from skyband.errors import (
@@ -40,6 +42,7 @@ __all__ = [
     "TableError",
     "TopK",
     "Tumbling",
+    "View",
     "Workload",
     "compare",
     "distance",
@@ -55,12 +58,19 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from skyband.view.view import View
+
 
 def __getattr__(name: str) -> object:
-    """`sb.spark`, which loads Spark only when it is used."""
-    if name == "spark":
+    """`sb.spark`, `sb.tables` and `sb.View`, which load what they need only when they are used."""
+    if name in ("spark", "tables"):
         from importlib import import_module
 
-        return import_module("skyband.spark")
+        return import_module(f"skyband.{name}")
+    if name == "View":
+        from skyband.view.view import View
+
+        return View
     msg = f"module 'skyband' has no attribute {name!r}"
     raise AttributeError(msg)

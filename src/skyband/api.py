@@ -303,11 +303,15 @@ class _Session:
             from skyband.join.pipeline import JoinPipeline
 
             ways = {"late": self.late or 0, "ahead": self.ahead, "rising": rising}
-            line = JoinPipeline(self.query, schema, **ways, live=not self.source.finite)  # type: ignore[arg-type]
-            line.between(*self.between)
-            return line
+            join = JoinPipeline(self.query, schema, **ways, live=not self.source.finite)  # type: ignore[arg-type]
+            join.between(*self.between)
+            return join
 
-        return Pipeline(
+        line: Any = Pipeline
+        if self.query.of:
+            from skyband.view.board import Leaderboard as line  # noqa: N813 - the same doors
+
+        return line(
             self.query,
             schema,
             self.plan.engine,
@@ -439,6 +443,8 @@ def explain(query: Asked, *, engine: str = "auto") -> Explanation:
     plan = choose(query, engine)
     if query.join is not None:
         return Explanation("topkn", "a join keeps objects whose scores change", tuple(_joined(query)))
+    if query.of:
+        return Explanation(plan.engine, plan.why, tuple(_board_described(query)))
     traits = ENGINES[plan.engine].traits
     return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))
 
@@ -461,6 +467,18 @@ def _joined(query: TopK) -> Iterator[str]:
         yield f"looks up: at most {join.budget.each} keys an answer, within {spoken(join.deadline)}; policy {name}"
     if join.changes is not None:
         yield f"takes: pushed changes; one of an object that is not kept: {join.unlisted}"
+
+
+def _board_described(query: TopK) -> Iterator[str]:
+    window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
+    ratio = -(-window.size // window.slide)
+    keys = ", ".join(query.of)
+    size, slide = spoken(window.size), spoken(window.slide)
+    yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+    yield f"keeps: one partial total for each {keys} and pane of the window{per}"
+    best = "smallest" if query.ascending else "largest"
+    yield f"order: {query.by}, {best} first; ties by {keys} (the larger first)"
+    yield f"emits: {query.emit}"
 
 
 def _described(query: TopK, traits: Traits) -> Iterator[str]:

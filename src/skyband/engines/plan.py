@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 
+TOTALS = "totals"
+"""What stands for the engine of leaderboards, which takes no rows and so is no entry of `ENGINES`."""
+
+
 class Plan(NamedTuple):
     """An engine's name and the reason for it."""
 
@@ -27,6 +31,11 @@ def choose(query: TopK, engine: str = "auto") -> Plan:
     >>> choose(sb.TopK(k=10, by="x", window=sb.Counting(100, 10))).engine
     'sweep'
     """
+    if query.of:
+        if engine not in ("auto", TOTALS):
+            msg = f'engine={engine!r} ranks rows, and of= asks for keys: write "auto"'
+            raise QueryError(msg)
+        return Plan(TOTALS, "keys ranked by their totals: partial totals by pane, and a view on the totals")
     if engine == "auto":
         # where another is faster (mintopk, on falling scores or with k near the window) it is so on one kind of
         # stream only, and the stream is not known yet: `skyband bench slide`

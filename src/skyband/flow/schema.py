@@ -32,11 +32,13 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
     if query.join is not None:
         wanted.append(("on", query.join.on))
         wanted += [(a.name, name) for a in query.join.aggregates if a.of is not None for name in a.of.columns]
+    wanted += [("of", name) for name in query.of]
     for field, name in wanted:
         if name is not None and name not in names:
             msg = f"{field} names column {name!r}, which the source does not have: {nearest(name, names)}"
             raise SchemaError(msg)
-    taken = [name for name in names if name in {query.column(own) for own in RESERVED}]
+    shown = [*query.per, *query.of] if query.of else names  # a leaderboard shows no other columns
+    taken = [name for name in shown if name in {query.column(own) for own in RESERVED}]
     if taken:
         msg = (
             f"the source has a column {taken[0]!r}, which is also the name of one of ours: rename it, "

@@ -13,6 +13,7 @@ from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
 from skyband.query.join import Join
 from skyband.query.points import Distance, Weighted
+from skyband.query.total import parse_total
 from skyband.query.window import Counting, Sliding
 
 Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
@@ -63,6 +64,10 @@ class TopK:
         Names the version of a Python score, since its code cannot be compared.
     join
         Remote data that the score needs: see `Join`.
+    of
+        Column (or columns) whose values are ranked instead of rows, `by` a total of their rows in the window:
+        count(*), count(x), sum(x), max(x), min(x) or mean(x). A leaderboard; ties go to the larger key, ordered
+        like an `id`.
 
     Examples
     --------
@@ -76,6 +81,10 @@ class TopK:
     Traceback (most recent call last):
         ...
     skyband.errors.QueryError: k=0 asks for no row: write a whole number of at least 1
+
+    >>> most = sb.TopK(k=1, of="symbol", by="sum(price)", window=sb.Tumbling("1 minute"), time="ts", unit="s")
+    >>> sb.run(most, trades).select(["window_start", "score", "symbol"]).to_pylist()
+    [{'window_start': 0, 'score': 12.0, 'symbol': 'A'}, {'window_start': 60, 'score': 6.0, 'symbol': 'B'}]
     """
 
     k: int
@@ -92,6 +101,7 @@ class TopK:
     prefix: str = ""
     version: str | None = None
     join: Join | None = None
+    of: tuple[str, ...] = ()
 
     def __init__(  # noqa: PLR0913 - the one wide door
         self,
@@ -110,8 +120,10 @@ class TopK:
         prefix: str = "",
         version: str | None = None,
         join: Join | None = None,
+        of: str | Iterable[str] = (),
     ) -> None:
-        by = parse(by) if isinstance(by, str) else by
+        of = (of,) if isinstance(of, str) else tuple(of)
+        by = (parse_total(by) if of else parse(by)) if isinstance(by, str) else by
         ascending = bool(getattr(by, "ascending", False)) if ascending is None else ascending
         per = (per,) if isinstance(per, str) else tuple(per)
         given = locals()
@@ -155,6 +167,8 @@ class TopK:
             _refuse("per", list(self.per), f"holds the time column {self.time!r}: group by other columns")
         if self.join is not None:
             self._check_join()
+        if self.of:
+            self._check_totals()
 
     def _check_join(self) -> None:
         join = self.join
@@ -178,6 +192,19 @@ class TopK:
         for field in fields(self):
             object.__setattr__(other, field.name, join if field.name == "join" else getattr(self, field.name))
         return other
+
+    def _check_totals(self) -> None:
+        names = [*self.of, *self.per]
+        if len(set(names)) < len(names) or not all(isinstance(c, str) and c for c in self.of):
+            _refuse("of", list(self.of), "is no list of distinct column names: name each column once, here or in per")
+        if not isinstance(self.by, Expression) or self.by.tree[0] != "total":
+            _refuse("by", self.by, "is no total, and of= ranks keys by one: write one such as sum(quantity)")
+        if self.window.counts or not self.window.slide:
+            _refuse(
+                "window", self.window, 'has no totals: write sb.Sliding("1 day", "1 hour") or sb.Tumbling("1 hour")'
+            )
+        if self.id is not None:
+            _refuse("id", self.id, "breaks ties between rows, but of= ranks keys, which break their own: leave it out")
 
     def column(self, name: str) -> str:
         """What one of our own columns is called in the answers."""

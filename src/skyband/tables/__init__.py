@@ -1,1 +1,26 @@
-"""The world outside: tables that can be asked for rows by key."""
+"""THE WORLD OUTSIDE: tables that are asked for rows by id, for their best rows, and for what has changed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from skyband.tables.protocol import Base, Changes, Ranked, Table
+
+__all__ = ["Base", "Changes", "Columns", "Ranked", "SqlTable", "Table", "follow", "forget", "log_changes", "open_table"]
+
+_LAZY = {
+    "Columns": "skyband.tables.columns",
+    "SqlTable": "skyband.tables.sql",
+    "open_table": "skyband.tables.sql",
+    "follow": "skyband.tables.changelog",
+    "forget": "skyband.tables.changelog",
+    "log_changes": "skyband.tables.changelog",
+}
+
+
+def __getattr__(name: str) -> object:
+    """What needs an optional library loads when it is used."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    msg = f"module 'skyband.tables' has no attribute {name!r}"
+    raise AttributeError(msg)

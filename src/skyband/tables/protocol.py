@@ -1,12 +1,24 @@
-"""What a table outside can be asked for."""
+"""What a table can be asked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from skyband.query.expression import Expression
+
+SCORE, CHANGE, VERSION = "score", "_change_type", "_version"
+"""Names of the columns that tables and change logs add."""
+
+
+class Changes(NamedTuple):
+    """What has changed in a table: rows as they are now, with `_change_type` and `_version`, by version."""
+
+    rows: pa.Table
+    upto: int  # all changes up to this version are in, and those before it
 
 
 class Table(Protocol):
@@ -20,3 +32,33 @@ class Table(Protocol):
 
         Raises `TableError`, whose `retry_after` has the seconds to wait where the service named them.
         """
+
+
+class Base(Protocol):
+    """A table that a view can stand on."""
+
+    key: str
+
+    def ranked(self, by: Expression, columns: Sequence[str], *, ascending: bool = False) -> Ranked:
+        """The same table, to be asked for its best rows."""
+
+    def position(self) -> int:
+        """The version it has come to: what changes from now on comes after it. -1 where no changes are kept."""
+
+    def since(self, version: int) -> Changes:
+        """What has changed after `version`. Raises `TableError` where the table does not know."""
+
+
+class Ranked(Protocol):
+    """A table in the order of a score."""
+
+    key: str
+
+    def top(self, n: int, below: tuple[float, object] | None = None) -> pa.Table:
+        """The `n` best rows after (score, key), or the best of all: their key, score and columns, best first.
+
+        Of equal scores the larger key is better. A score is turned where smaller ones are better. Raises TableError.
+        """
+
+    def count(self) -> int:
+        """How many rows there are, about."""

@@ -1,0 +1,98 @@
+"""skyband view: plan how large a view should be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Top-k views over tables.", no_args_is_help=True)
+
+PLAN = """Say how large a view may grow: refill interval and cost per update against kmax.
+
+p and q are the parts of updates that take a row out of the view and bring one in. The plan uses the random-walk model
+of Yi et al. (ICDE 2003).
+
+Examples:
+
+  skyband view plan --rows 1000000 --k 100
+
+  skyband view plan --rows 1000000 --k 100 --p 0.02 --q 0.02 --refill 400ms --update 1us --plot plan.svg
+"""
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@app.callback()
+def _view() -> None:
+    """Keep `plan` a command of its own while it is the only one."""
+
+
+@app.command("plan", help=PLAN)
+def plan(
+    *,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the base table.")] = 1_000_000,
+    k: Annotated[int, typer.Option(min=1, help="Rows that a read gives.")] = 100,
+    p: Annotated[float, typer.Option(min=0, max=1, help="Part of updates that are bad.")] = 0.01,
+    q: Annotated[float, typer.Option(min=0, max=1, help="Part of updates that are good.")] = 0.01,
+    refill: Annotated[str, typer.Option(help="What a refill costs: 400ms, 2s.")] = "400ms",
+    update: Annotated[str, typer.Option(help="What an update of the view costs: 1us.")] = "1us",
+    plot: Annotated[Path | None, typer.Option(help="Draw the costs into this file (needs skyband[plot]).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print the plan, and draw it if asked to."""
+    from skyband.view.model import Costs
+    from skyband.view.plan import drawn, planned
+
+    found = planned(rows, k, p, q, Costs(seconds(refill, "refill"), seconds(update, "update")))
+    if plot is not None:
+        drawn(found, plot)
+    if as_json:
+        print(json.dumps(found.as_dict()))
+        return
+    print(f"{'kmax':>10}  {'of rows':>8}  {'refill every':>14}  {'cost per update':>16}")
+    for line in found.lines:
+        mark = "  <- least" if line.kmax == found.best else ""
+        every = f"{line.interval:,.0f}" if line.interval < 1e15 else f"{line.interval:.1e}"
+        print(f"{line.kmax:>10,}  {line.kmax / rows:>8.2%}  {every:>14}  {spoken(line.cost):>16}{mark}")
+    for word in found.words:
+        print(word)
+
+
+def seconds(text: str, field: str) -> float:
+    """A cost such as 400ms in seconds.
+
+    Examples
+    --------
+    >>> seconds("400ms", "refill")
+    0.4
+    """
+    from skyband.errors import QueryError
+
+    for unit, size in _UNITS.items():
+        if text.endswith(unit):
+            try:
+                value = float(text[: -len(unit)]) * size
+            except ValueError:
+                break
+            if 0 < value < 1e9:
+                return value
+            break
+    msg = f"{field}={text!r} is no cost: write a number and us, ms or s, such as 400ms"
+    raise QueryError(msg)
+
+
+def spoken(cost: float) -> str:
+    """A cost in the unit that fits.
+
+    Examples
+    --------
+    >>> spoken(0.0000021), spoken(0.4)
+    ('2.1 us', '400 ms')
+    """
+    for unit, size in _UNITS.items():
+        if cost < 1000 * size or unit == "s":
+            return f"{cost / size:.3g} {unit}"
+    raise AssertionError

@@ -1,0 +1,311 @@
+"""A top-k' view: a set of rows found by a hash of their id, ranked only when somebody reads it.
+
+Rows stand in numbered places. `bound` is the rank at or before which every row of the table is in the view: it alone
+decides what a change means, so the ranking can wait. `order` lists the places best first as of the last `rank`; those
+that have changed since are marked and listed in `touched`. A bit for every id that was let in turns nearly all others
+away with one look at memory that stays in the nearest cache.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skyband.kernels._jit import inlined, kernel
+
+# numbers of a view's `marks`
+SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT, LEVEL, PEAK, DRAW, COUNT = range(15)
+NO_VERSION = -(1 << 63)
+_LOWEST_ID = -(1 << 63)
+_DIRTY, _ALIVE = 1, 2
+BITS = 32  # bits a place
+
+
+class Rows(NamedTuple):
+    """The rows of a view, by place."""
+
+    id: np.ndarray
+    score: np.ndarray
+    version: np.ndarray
+    row: np.ndarray  # where its other columns are found
+    order: np.ndarray  # places, best first, as of the last `rank`
+    free: np.ndarray  # places that hold no row
+    slots: np.ndarray  # places by the hash of their id, -1 where free
+    state: np.ndarray  # whether a place holds a row, and whether it has changed since the last `rank`
+    touched: np.ndarray  # the places that have
+    bits: np.ndarray  # one for each id that was let in, and for some that have left
+
+
+class Seen(NamedTuple):
+    """The newest version of every id that a change spoke of since the table was last asked; empty: not needed."""
+
+    id: np.ndarray
+    version: np.ndarray  # NO_VERSION where free
+
+
+@inlined
+def _home(id, mask):
+    """Where the search for an id begins."""
+    h = np.uint64(id) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(h >> np.uint64(24)) & mask
+
+
+@inlined
+def _find(id, ids, slots, mask):
+    """The slot that holds `id`, or the free one where it would be."""
+    at = _home(id, mask)
+    while slots[at] >= 0 and ids[slots[at]] != id:
+        at = (at + 1) & mask
+    return at
+
+
+@inlined
+def _bit(id, bits):
+    """Which word and which bit stand for an id."""
+    h = np.uint64(id) * np.uint64(0xD6E8FEB86659FD93)
+    h = h >> np.uint64(32)
+    return np.int64((h >> np.uint64(6)) & np.uint64(len(bits) - 1)), np.uint64(1) << (h & np.uint64(63))
+
+
+@inlined
+def _before(e, f, score, id):
+    """Whether place e ranks before place f."""
+    return score[e] > score[f] or (score[e] == score[f] and id[e] > id[f])
+
+
+@kernel
+def rank(rows, marks):
+    """Bring `order` up to date: sort what has changed, merge it with what has not. O(k' + changed * log changed)."""
+    row_id, row_score, _, _, order, _, _, state, touched, _ = rows
+    count = 0
+    for i in range(marks[TOUCHED]):
+        e = touched[i]
+        if state[e] & _ALIVE:
+            touched[count] = e
+            count += 1
+        else:
+            state[e] = 0
+    if marks[TOUCHED] == 0:
+        return
+    new = touched[:count]
+    if count > 1:
+        by = np.argsort(-row_score[new], kind="mergesort")
+        new = new[by]
+        low = 0
+        for i in range(1, count + 1):  # equal scores: the larger id first
+            if i == count or row_score[new[i]] != row_score[new[low]]:
+                if i - low > 1:
+                    run = new[low:i].copy()
+                    ids = np.argsort(-row_id[run], kind="mergesort")
+                    new[low:i] = run[ids]
+                low = i
+    else:
+        new = new.copy()
+    kept = 0
+    for i in range(marks[ORDERED]):
+        e = order[i]
+        if state[e] == _ALIVE:
+            order[kept] = e
+            kept += 1
+    at = kept + count - 1
+    i, j = kept - 1, count - 1
+    while j >= 0:  # from the lowest up, so that no second list is needed
+        if i >= 0 and _before(new[j], order[i], row_score, row_id):
+            order[at] = order[i]
+            i -= 1
+        else:
+            order[at] = new[j]
+            j -= 1
+        at -= 1
+    for e in new:
+        state[e] = _ALIVE
+    marks[ORDERED], marks[TOUCHED] = kept + count, 0
+
+
+@kernel
+def _refresh_bits(rows, marks):
+    """Forget the bits of ids that have left."""
+    rows.bits[:] = 0
+    for e in range(len(rows.id)):
+        if rows.state[e] & _ALIVE:
+            word, bit = _bit(rows.id[e], rows.bits)
+            rows.bits[word] |= bit
+    marks[LEFT] = 0
+
+
+@inlined
+def _unslot(at, ids, slots, mask):
+    """Free a slot; those after it move up where their search would now stop short."""
+    hole = at
+    at = (at + 1) & mask
+    while slots[at] >= 0:
+        home = _home(ids[slots[at]], mask)
+        if ((at - home) & mask) >= ((at - hole) & mask):
+            slots[hole] = slots[at]
+            hole = at
+        at = (at + 1) & mask
+    slots[hole] = -1
+
+
+@inlined
+def _newer(id, version, again, seen_id, seen_version):
+    """Whether no newer version of `id` was seen; if so, this one is remembered. `again`: the same one counts too."""
+    mask = len(seen_id) - 1
+    at = _home(id, mask)
+    while seen_version[at] != NO_VERSION and seen_id[at] != id:
+        at = (at + 1) & mask
+    if seen_version[at] != NO_VERSION and (seen_version[at] > version or (seen_version[at] == version and not again)):
+        return False
+    seen_id[at], seen_version[at] = id, version
+    return True
+
+
+@kernel
+def remember(id, version, seen_id, seen_version):
+    """Put versions into a table with room for them."""
+    for i in range(len(id)):
+        _newer(id[i], version[i], False, seen_id, seen_version)
+
+
+@kernel
+def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
+    """Take changes from `shape[0]` on; stop where the view falls below `shape[1]` rows. Where it stopped.
+
+    A change is an id and its new score; NaN: the row is gone, or has no score. `shape` is (first, stop below, most
+    rows, rows kept of a view that is full, whether the bound follows the lowest row kept, whether only ids outside the
+    view count, whether these changes were taken before, first row number). O(1) a change.
+    """
+    first, stop, most, keep, follow, fresh, again, base = shape
+    row_id, row_score, row_version, row_row, order, free, slots, state, touched, bits = rows
+    seen_id, seen_version = seen
+    mask = len(slots) - 1
+    size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
+    level, peak, draw = marks[LEVEL], marks[PEAK], marks[DRAW]  # the walk of the size, as if no row made room
+    limit, limit_id = bound_score[0], bound_id[0]
+    ignorable, neutral, good, bad, stale = 0, 0, 0, 0, 0
+    versions = len(seen_id) > 0
+    i = first
+    while i < len(ids):
+        id, s = ids[i], score[i]
+        if versions and not _newer(id, version[i], again, seen_id, seen_version):
+            stale += 1
+            i += 1
+            continue
+        inside = s > limit or (s == limit and id >= limit_id)  # false for NaN
+        word, bit = _bit(id, bits)
+        if not inside and not bits[word] & bit:
+            ignorable += 1
+            i += 1
+            continue
+        at = _find(id, row_id, slots, mask)
+        e = np.int64(slots[at])
+        if e < 0:
+            if not inside:
+                ignorable += 1
+                i += 1
+                continue
+            good += 1
+            level += 1
+            peak = max(peak, level)
+            spare -= 1
+            e = np.int64(free[spare])
+            row_id[e], row_score[e], row_row[e] = id, s, base + i
+            row_version[e] = version[i] if versions else NO_VERSION
+            slots[at] = e
+            bits[word] |= bit
+            size += 1
+            if not state[e] & _DIRTY:
+                touched[changed] = e
+                changed += 1
+            state[e] = _ALIVE | _DIRTY
+            if size > most:  # the lowest go, and what ranks below the rest is no longer known
+                marks[SIZE], marks[FREE], marks[TOUCHED], marks[LEFT] = size, spare, changed, left
+                cut(rows, marks, bound_score, bound_id, keep)
+                size, spare, changed, left = marks[SIZE], marks[FREE], marks[TOUCHED], marks[LEFT]
+                limit, limit_id = bound_score[0], bound_id[0]
+        elif fresh:
+            ignorable += 1
+        elif inside:
+            neutral += 1
+            row_row[e] = base + i
+            if versions:
+                row_version[e] = version[i]
+            if s != row_score[e]:
+                row_score[e] = s
+                if not state[e] & _DIRTY:
+                    touched[changed] = e
+                    changed += 1
+                    state[e] |= _DIRTY
+        else:
+            bad += 1
+            level -= 1
+            draw = max(draw, peak - level)
+            size -= 1
+            _unslot(at, row_id, slots, mask)
+            free[spare] = e
+            spare += 1
+            if not state[e] & _DIRTY:
+                touched[changed] = e
+                changed += 1
+            state[e] = _DIRTY
+            left += 1
+            least = min(least, size)
+        if follow and (limit > -np.inf or limit_id > _LOWEST_ID) and size > 0:
+            marks[SIZE], marks[FREE], marks[TOUCHED] = size, spare, changed
+            rank(rows, marks)
+            changed = 0
+            limit, limit_id = row_score[order[size - 1]], row_id[order[size - 1]]
+        i += 1
+        if left > most:
+            _refresh_bits(rows, marks)
+            left = 0
+        if size < stop and (limit > -np.inf or limit_id > _LOWEST_ID):
+            break
+    marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT] = size, spare, least, changed, left
+    marks[LEVEL], marks[PEAK], marks[DRAW] = level, peak, draw
+    marks[IGNORABLE] += ignorable
+    marks[NEUTRAL] += neutral
+    marks[GOOD] += good
+    marks[BAD] += bad
+    marks[STALE] += stale
+    bound_score[0], bound_id[0] = limit, limit_id
+    return i
+
+
+@kernel
+def cut(rows, marks, bound_score, bound_id, most):
+    """Drop all rows after the first `most`."""
+    if marks[SIZE] <= most:
+        return
+    row_id, row_score, _, _, order, free, slots, state, _, _ = rows
+    rank(rows, marks)
+    mask = len(slots) - 1
+    while marks[SIZE] > most:
+        marks[SIZE] -= 1
+        e = order[marks[SIZE]]
+        _unslot(_find(row_id[e], row_id, slots, mask), row_id, slots, mask)
+        free[marks[FREE]] = e
+        marks[FREE] += 1
+        marks[LEFT] += 1
+        state[e] = 0
+    marks[ORDERED] = most
+    last = order[most - 1]
+    bound_score[0], bound_id[0] = row_score[last], row_id[last]
+
+
+@kernel
+def place(ids, rows, marks):
+    """Build all the rest from rows that stand in places 0, 1, 2, ..., best first."""
+    row_id, _, _, _, order, free, slots, state, _, _ = rows
+    mask = len(slots) - 1
+    slots[:] = -1
+    state[:] = 0
+    for e in range(len(ids)):
+        slots[_find(ids[e], row_id, slots, mask)] = e
+        order[e] = e
+        state[e] = _ALIVE
+    marks[FREE] = 0
+    for e in range(len(free) - 1, len(ids) - 1, -1):
+        free[marks[FREE]] = e
+        marks[FREE] += 1
+    marks[SIZE], marks[ORDERED], marks[TOUCHED] = len(ids), len(ids), 0
+    _refresh_bits(rows, marks)

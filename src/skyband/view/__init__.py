@@ -1,0 +1,1 @@
+"""Top-k views over tables, and leaderboards: what is best though scores change and rows disappear."""

@@ -1,0 +1,240 @@
+"""The rows of a view and what changes do to them: columns and numbers only, no table and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from skyband.kernels import view as kernel
+
+_LOW_ID = -(1 << 63)
+_NONE = np.empty(0, np.int64)
+
+
+class Counts(NamedTuple):
+    """How many changes of each kind there were (section 3 of the paper), and how many were too old to count."""
+
+    ignorable: int
+    neutral: int
+    good: int
+    bad: int
+    stale: int
+
+
+class Core:
+    """Between k and kmax rows, best first; every row of the table that ranks at or before `bound` is one of them.
+
+    Cost: O(1) a change. A read of rows that have not changed is O(k); the first one after changes ranks them again,
+    O(k' + changed * log changed).
+
+    Examples
+    --------
+    >>> core = Core(kmax=3)
+    >>> core.apply(np.array([7, 8, 9, 5]), np.array([2.0, 4.0, 3.0, 1.0]))
+    4
+    >>> core.top(2)[0].tolist(), core.size, core.bound
+    ([8, 9], 3, (2.0, 7))
+
+    Row 5 is outside, and so is everything at or below it until the table is asked. Row 8 goes:
+
+    >>> core.apply(np.array([8]), np.array([np.nan]))
+    1
+    >>> core.top(2)[0].tolist(), core.counts
+    ([9, 7], Counts(ignorable=0, neutral=0, good=4, bad=1, stale=0))
+
+    References
+    ----------
+    Yi et al., ICDE 2003, section 3. The paper compares with the lowest row kept; here the bound stays where it was when
+    rows leave, so that a row which comes back between the two is still known (`follow=True` is the paper's way).
+    """
+
+    def __init__(self, kmax: int, *, versions: bool = False, follow: bool = False) -> None:
+        self.kmax = kmax
+        self.follow = follow
+        self.marks = np.zeros(kernel.COUNT, np.int64)
+        self._bound_score = np.array([-np.inf])
+        self._bound_id = np.array([_LOW_ID])
+        self._rows = _room(kmax)
+        self._seen = _seen(1024 if versions else 0)
+        self._remembered = 0
+        kernel.place(_NONE, self._rows, self.marks)
+
+    @property
+    def size(self) -> int:
+        """k', the number of rows."""
+        return int(self.marks[kernel.SIZE])
+
+    @property
+    def bound(self) -> tuple[float, int] | None:
+        """The rank at or before which all is known; None if all rows of the table are here."""
+        score, number = float(self._bound_score[0]), int(self._bound_id[0])
+        return None if score == -np.inf and number == _LOW_ID else (score, number)
+
+    @bound.setter
+    def bound(self, bound: tuple[float, int] | None) -> None:
+        self._bound_score[0], self._bound_id[0] = (-np.inf, _LOW_ID) if bound is None else bound
+
+    @property
+    def counts(self) -> Counts:
+        """What changes there were."""
+        return Counts(*(int(x) for x in self.marks[kernel.IGNORABLE : kernel.STALE + 1]))
+
+    def take_least(self) -> int:
+        """The smallest size since this was last asked."""
+        least = int(self.marks[kernel.LEAST])
+        self.marks[kernel.LEAST] = self.marks[kernel.SIZE]
+        return min(least, self.size)
+
+    def drawdown(self, *, reset: bool = False) -> int:
+        """How far the number of rows has ever fallen from where it stood before, since the last reset."""
+        if reset:
+            self.marks[[kernel.LEVEL, kernel.PEAK, kernel.DRAW]] = 0
+        return int(self.marks[kernel.DRAW])
+
+    def apply(  # noqa: PLR0913 - columns and their reading
+        self,
+        ids: np.ndarray,
+        score: np.ndarray,
+        version: np.ndarray | None = None,
+        *,
+        first: int = 0,
+        stop: int = 0,
+        fresh: bool = False,
+        again: bool = False,
+        base: int = 0,
+    ) -> int:
+        """Take changes from place `first` on until fewer than `stop` rows are left. Where it stopped."""
+        seen = self._seen
+        if version is None or not len(seen.id):
+            version, seen = _NONE, _NO_SEEN
+        elif 2 * (self._remembered + len(ids)) > len(seen.id):
+            seen = self._remember_more(len(ids))
+        self._remembered += len(version)
+        shape = (first, stop, self.kmax, self._kept_of_full(stop), self.follow, fresh, again, base)
+        return int(
+            kernel.apply(ids, score, version, self._rows, seen, self.marks, self._bound_score, self._bound_id, shape)
+        )
+
+    def _kept_of_full(self, stop: int) -> int:
+        """How many rows a view that is full keeps: a few less than it may, so that this is done now and then."""
+        return self.kmax if self.follow else self.kmax - (self.kmax - min(max(stop, 1), self.kmax)) // 8
+
+    def _remember_more(self, more: int) -> kernel.Seen:
+        old = self._seen
+        used = old.version != kernel.NO_VERSION
+        self._remembered = int(used.sum())
+        self._seen = _seen(1 << int(4 * (self._remembered + more)).bit_length())
+        kernel.remember(old.id[used], old.version[used], self._seen.id, self._seen.version)
+        return self._seen
+
+    def forget_before(self, version: int) -> None:
+        """Versions up to this one are in what the table was asked: no older change can come that matters."""
+        old = self._seen
+        if len(old.id):
+            used = old.version > version
+            self._remembered = int(used.sum())
+            self._seen = _seen(1 << int(4 * (self._remembered + 256)).bit_length())
+            kernel.remember(old.id[used], old.version[used], self._seen.id, self._seen.version)
+
+    def resize(self, kmax: int) -> None:
+        """Another kmax; rows beyond it go."""
+        kernel.cut(self._rows, self.marks, self._bound_score, self._bound_id, kmax)
+        if kmax >= len(self._rows.id) or 2 * kmax < len(self._rows.id):
+            old, order = self._rows, self._order().copy()
+            self._rows = _room(kmax)
+            for to, column in zip(self._rows[:4], old[:4], strict=True):
+                to[: len(order)] = column[order]
+            kernel.place(self._rows.id[: len(order)], self._rows, self.marks)
+        self.kmax = kmax
+
+    def top(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ids, scores and row numbers of the k best, best first."""
+        rows = self._rows
+        order = self._order()[:k]
+        return rows.id[order], rows.score[order], rows.row[order]
+
+    def _order(self) -> np.ndarray:
+        """The places of all rows, best first."""
+        if self.marks[kernel.TOUCHED]:
+            kernel.rank(self._rows, self.marks)
+        return self._rows.order[: self.marks[kernel.SIZE]]
+
+    def renumber(self, number: np.ndarray, base: int) -> None:
+        """Rows numbered from `base` on get the numbers in `number`."""
+        places = self._order()
+        mine = places[self._rows.row[places] >= base]
+        self._rows.row[mine] = number[self._rows.row[mine] - base]
+
+    def number(self, base: int) -> None:
+        """Number the rows from `base` on, best first."""
+        self._rows.row[self._order()] = np.arange(base, base + self.size)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """All that is kept, as named arrays."""
+        order = self._order()
+        used = self._seen.version != kernel.NO_VERSION
+        return {
+            **{
+                name: column[order] for name, column in zip(("id", "score", "version", "row"), self._rows, strict=False)
+            },
+            "marks": self.marks.copy(),
+            "bound": self._bound_score.copy(),
+            "bound_id": self._bound_id.copy(),
+            "kmax": np.array([self.kmax, self.follow, len(self._seen.id) > 0]),
+            "seen_id": self._seen.id[used],
+            "seen_version": self._seen.version[used],
+        }
+
+    @classmethod
+    def resume(cls, saved: Mapping[str, np.ndarray]) -> Core:
+        """Go on from a snapshot."""
+        kmax, follow, versions = (int(x) for x in saved["kmax"])
+        core = cls(kmax, versions=bool(versions), follow=bool(follow))
+        size = len(saved["id"])
+        for to, name in zip(core._rows, ("id", "score", "version", "row"), strict=False):
+            to[:size] = saved[name]
+        kernel.place(saved["id"], core._rows, core.marks)
+        counted = slice(kernel.IGNORABLE, kernel.LEAST + 1)
+        core.marks[counted] = saved["marks"][counted]
+        core._bound_score[:], core._bound_id[:] = saved["bound"], saved["bound_id"]
+        if versions:
+            core._remember_more(len(saved["seen_id"]))
+            kernel.remember(saved["seen_id"], saved["seen_version"], core._seen.id, core._seen.version)
+            core._remembered = len(saved["seen_id"])
+        return core
+
+    def _check(self) -> None:
+        """Every row once, in order, found by its id, none beyond the bound."""
+        rows, order = self._rows, self._order()
+        ranks = list(zip(rows.score[order].tolist(), rows.id[order].tolist(), strict=True))
+        assert ranks == sorted(ranks, reverse=True)
+        assert len(set(rows.id[order].tolist())) == self.size <= self.kmax
+        assert sorted([*order.tolist(), *rows.free[: self.marks[kernel.FREE]].tolist()]) == list(range(len(rows.id)))
+        assert sorted(rows.slots[rows.slots >= 0].tolist()) == sorted(order.tolist())
+        assert self.bound is None or all(rank >= self.bound for rank in ranks)
+
+
+def _room(kmax: int) -> kernel.Rows:
+    """Places for so many rows; the hash table has four slots for each, so that a search ends soon."""
+    size = kmax + 1
+    return kernel.Rows(
+        np.zeros(size, np.int64),
+        np.zeros(size),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+        np.full(1 << int(4 * size).bit_length(), -1, np.int32),
+        np.zeros(size, np.uint8),
+        np.zeros(size, np.int32),
+        np.zeros(1 << max(0, int(kernel.BITS * size // 64).bit_length()), np.uint64),
+    )
+
+
+def _seen(size: int) -> kernel.Seen:
+    return kernel.Seen(np.zeros(size, np.int64), np.full(size, kernel.NO_VERSION, np.int64))
+
+
+_NO_SEEN = _seen(0)

@@ -1,0 +1,203 @@
+"""Rows into partial totals, one for each pane, group and key: what a leaderboard keeps, and what travels on Spark.
+
+A partial total is one or more whole numbers and doubles, see `kernels.totals`. Partial totals of the same pane,
+group and key can be folded again, so any cut of the rows into batches or partitions gives the same totals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.flow.keys import Groups
+from skyband.flow.score import scores
+from skyband.query.expression import Expression
+from skyband.windows import Clock
+
+if TYPE_CHECKING:
+    from skyband.query import TopK
+
+PANE, INTS, FLOATS = "__skyband_pane", "__skyband_int", "__skyband_float"
+_COUNT, _WHOLE, _DECIMAL, _REAL, _EXTREME = range(5)  # as in kernels.totals, which is slow to import
+_LOW = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a query's total is kept: how many whole numbers and doubles, and how they become a score."""
+
+    name: str  # count, sum, max, min, mean
+    inside: Expression | None  # what is totalled; None for count(*)
+    kind: int
+    ints: int
+    floats: int
+    unit: float  # how many of a decimal's last digit make one; negative for a mean
+
+    @classmethod
+    def of(cls, query: TopK, schema: pa.Schema) -> Measure:
+        """The measure of a query's total, given the types of the columns."""
+        by = cast("Expression", query.by)
+        _, name, tree = by.tree
+        inside = None if tree is None else Expression(by.text, tree, by.columns)
+        if name == "count":
+            return cls(name, inside, _COUNT, 1, 0, 1.0)
+        if name in ("max", "min"):
+            return cls(name, inside, _EXTREME, 0, 1, 1.0)
+        mean = name == "mean"
+        sign = -1.0 if mean else 1.0
+        kind = schema.field(tree[1]).type if tree[0] == "column" else pa.float64()
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+            return cls(name, inside, _WHOLE, 2 + mean, 0, sign)
+        if pa.types.is_decimal(kind) and kind.bit_width <= 128 and kind.scale >= 0:
+            return cls(name, inside, _DECIMAL, 4 + mean, 0, sign * 10.0**kind.scale)
+        return cls(name, inside, _REAL, int(mean), 2, sign)
+
+    def values(self, rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What each row adds, as whole numbers and doubles; and which rows add anything."""
+        size = rows.num_rows
+        ints, floats = np.zeros((size, self.ints), np.int64), np.zeros((size, self.floats))
+        given = np.ones(size, np.bool_)
+        if self.kind == _COUNT:
+            ints[:, 0] = 1 if self.inside is None else ~np.isnan(scores(self.inside, rows))
+            return ints, floats, given
+        assert self.inside is not None
+        if self.kind in (_WHOLE, _DECIMAL):
+            column = _plain(rows.column(self.inside.columns[0]))
+            if column.null_count:
+                given = column.is_valid().to_numpy(zero_copy_only=False)
+            limbs = _limbs(column, self.kind == _DECIMAL)
+            ints[:, : len(limbs)] = np.stack(limbs, axis=1)
+        else:
+            found = scores(self.inside, rows)
+            given = ~np.isnan(found)
+            floats[:, 0] = -found if self.name == "min" else found  # the least is the largest, turned
+        if self.name == "mean":
+            ints[:, -1] = 1
+        return ints, floats, given
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _limbs(column: pa.Array, decimal: bool) -> list[np.ndarray]:
+    """Whole numbers as limbs of 32 bits, the least first; the last carries the sign."""
+    if decimal:
+        kind = column.type
+        if kind.bit_width != 128:
+            column = column.cast(pa.decimal128(kind.precision, kind.scale))
+        words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
+        low, high = words[::2], words[1::2]
+        if column.null_count:
+            none = column.is_null().to_numpy(zero_copy_only=False)
+            low, high = np.where(none, 0, low), np.where(none, 0, high)
+        return [low & _LOW, (low >> 32) & _LOW, high & _LOW, high >> 32]
+    column = pc.fill_null(column, 0) if column.null_count else column
+    numbers = column.to_numpy(zero_copy_only=False)
+    if numbers.dtype == np.uint64:
+        return [(numbers & np.uint64(_LOW)).astype(np.int64), (numbers >> np.uint64(32)).astype(np.int64)]
+    numbers = numbers.astype(np.int64, copy=False)
+    return [numbers & _LOW, numbers >> 32]
+
+
+def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarray) -> tuple[pa.Table, int]:
+    """Partial totals of `rows` (which all have a time), and how many rows had nothing to add.
+
+    One row for each pane, group and key: the `per` and `of` columns, the pane's start, and the total's numbers.
+    Cost: one pass over the rows after their keys are numbered.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, of="p", by="sum(n)", window=sb.Tumbling("10 us"), time="t", unit="us")
+    >>> rows = pa.table({"t": [1, 2, 12], "p": ["a", "a", "b"], "n": [5, 2, 7]})
+    >>> found, without = partial_totals(query, Measure.of(query, rows.schema), rows, rows["t"].to_numpy())
+    >>> found.select(["p", PANE, INTS + "0"]).to_pylist()
+    [{'p': 'a', '__skyband_pane': 0, '__skyband_int0': 7}, {'p': 'b', '__skyband_pane': 10, '__skyband_int0': 7}]
+    """
+    ints, floats, given = measure.values(rows)
+    without = len(given) - int(given.sum())
+    if without:
+        places = np.flatnonzero(given)
+        rows, time, ints, floats = rows.take(pa.array(places)), time[places], ints[places], floats[places]
+    names = [*query.per, *query.of]
+    pane = np.asarray(Clock.of(query.window).pane(time))
+    code = _panes(pane)
+    keys = 1
+    for name in names:
+        groups = Groups([name])
+        here = groups.codes(rows)
+        keys = max(len(groups), 1)
+        code, _ = _dense(code.astype(np.int64) * keys + here, int(code.max(initial=-1) + 1) * keys)
+    first, seen_ints, seen_floats = folded(code, ints, floats)
+    table = rows.select(names).take(pa.array(first)).append_column(PANE, pa.array(pane[first]))
+    return with_numbers(table, seen_ints, seen_floats), without
+
+
+def with_numbers(table: pa.Table, ints: np.ndarray, floats: np.ndarray) -> pa.Table:
+    """A table with the numbers of totals as columns."""
+    for name, numbers in ((INTS, ints), (FLOATS, floats)):
+        for j in range(numbers.shape[1]):
+            table = table.append_column(f"{name}{j}", pa.array(np.ascontiguousarray(numbers[:, j])))
+    return table
+
+
+def numbers_of(table: pa.Table, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of totals in a table's columns."""
+    ints = [table.column(f"{INTS}{j}").to_numpy() for j in range(measure.ints)]
+    floats = [table.column(f"{FLOATS}{j}").to_numpy() for j in range(measure.floats)]
+    size = table.num_rows
+    return (
+        np.stack(ints, axis=1) if ints else np.zeros((size, 0), np.int64),
+        np.stack(floats, axis=1) if floats else np.zeros((size, 0)),
+    )
+
+
+def folded(code: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One total for each code, by rising code: where each code first stands, its whole numbers and doubles."""
+    from skyband.kernels.order import first_seen
+    from skyband.kernels.totals import fold
+
+    codes = int(code.max(initial=-1)) + 1
+    seen, to_ints, to_floats = fold(code, codes, ints, floats)
+    first = first_seen(code, codes)
+    return (first, to_ints, to_floats) if seen.all() else (first[seen], to_ints[seen], to_floats[seen])
+
+
+def _panes(pane: np.ndarray) -> np.ndarray:
+    """The number of each row's pane, in the order of panes."""
+    if len(pane) and (np.diff(pane) >= 0).all():
+        return np.cumsum(np.concatenate([[False], np.diff(pane) > 0]))
+    return np.unique(pane, return_inverse=True)[1]
+
+
+def _dense(code: np.ndarray, codes: int) -> tuple[np.ndarray, int]:
+    """Codes so few that a table of them is cheap, in the same order."""
+    if codes <= 4 * len(code) + (1 << 16):
+        return code, codes
+    found, code = np.unique(code, return_inverse=True)
+    return code, len(found)
+
+
+def tie_numbers(table: pa.Table, names: tuple[str, ...]) -> np.ndarray:
+    """What orders keys of equal totals: one column like an id, several by a hash of all."""
+    from skyband.flow.ids import hashes, id_numbers
+
+    columns: list[Any] = [table.column(name) for name in names]
+    if len(names) == 1:
+        return id_numbers(columns[0], names[0])
+    mixed = np.zeros(table.num_rows, np.uint64)
+    for column in columns:
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        mixed = mixed * np.uint64(31) + hashes(plain).view(np.uint64)
+    return mixed.view(np.int64)

@@ -1,0 +1,237 @@
+"""How large a view may grow: kmax policies, as values.
+
+A policy is asked twice: when the view must be refilled, and after every batch that needed no refill. It sees what
+was counted and answers with a kmax. All of them are frozen and hold no state.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from skyband.errors import QueryError
+
+if TYPE_CHECKING:
+    from skyband.view.model import Costs
+
+
+_ENOUGH = 100  # updates for each of the k rows, before a view may shrink because it never fell far
+_LEAST = 3  # so far any view may fall
+
+
+class Seen(NamedTuple):
+    """What a view has counted since its last refill."""
+
+    k: int
+    kmax: int
+    rows: int  # of the base table
+    size: int  # of the view
+    least: int  # smallest size of the view
+    updates: int
+    good: int
+    bad: int
+    drawdown: int  # how far the size has fallen from where it stood before, at worst
+    refill_cost: float  # seconds of the last refill
+    update_cost: float  # seconds of an update, the mean of late
+
+
+class Policy(Protocol):
+    """Chooses kmax."""
+
+    def start(self, k: int, rows: int) -> int:
+        """The first kmax, for a table of so many rows."""
+
+    def refilled(self, seen: Seen) -> int:
+        """The kmax to refill to."""
+
+    def rested(self, seen: Seen) -> tuple[int, float]:
+        """The kmax after a batch without a refill, and how many updates now count as seen since the last one."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Always the same kmax.
+
+    Examples
+    --------
+    >>> Fixed(300).start(100, 1_000_000)
+    300
+    """
+
+    kmax: int
+
+    def start(self, k: int, rows: int) -> int:  # noqa: ARG002 - Policy
+        """The kmax, at least k."""
+        return max(k, self.kmax)
+
+    def refilled(self, seen: Seen) -> int:
+        """The kmax, at least k."""
+        return max(seen.k, self.kmax)
+
+    def rested(self, seen: Seen) -> tuple[int, float]:
+        """No change."""
+        return seen.kmax, seen.updates
+
+
+@dataclass(frozen=True)
+class Root:
+    """k and a multiple of the root of the table's size: enough where rows come and go alike (theorem 1).
+
+    Examples
+    --------
+    >>> Root().start(100, 1_000_000)
+    1100
+    """
+
+    factor: float = 1.0
+
+    def start(self, k: int, rows: int) -> int:
+        """K + factor * sqrt(rows)."""
+        return k + math.ceil(self.factor * math.sqrt(rows))
+
+    def refilled(self, seen: Seen) -> int:
+        """The same for the table as it is now."""
+        return self.start(seen.k, seen.rows)
+
+    def rested(self, seen: Seen) -> tuple[int, float]:
+        """No change."""
+        return seen.kmax, seen.updates
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Figure 7 of the paper, aimed at refills that cost the part `share` of what updates cost.
+
+    The refill interval is held near a goal Z0 = cost of a refill / (share * cost of an update). A refill earlier than
+    Z0 / alpha enlarges kmax, by at most the part beta; none within alpha * Z0 updates takes the part gamma of what was
+    never needed away. It starts with rows^0.6. Where more rows leave than enter (p > q) no small view serves long: kmax
+    stays below k + cap * sqrt(rows).
+
+    With `watch` it need not wait so long: how far the size has fallen in T updates tells how far it may fall until the
+    goal, sqrt(Z0 / T) times as far if it walks at random. Half as much more is enough.
+    `Adaptive(share=1, watch=False)` is the paper's own, at which refills cost as much as updates.
+
+    Examples
+    --------
+    >>> Adaptive().start(100, 1_000_000)
+    3981
+    >>> seen = Seen(k=10, kmax=100, rows=1000, size=9, least=9, updates=50, good=5, bad=96, drawdown=91,
+    ...             refill_cost=1.0, update_cost=0.001)
+    >>> printed = Adaptive(share=1, watch=False)
+    >>> printed.refilled(seen), printed.rested(seen._replace(updates=4000, least=60))
+    (150, (75, 1000.0))
+
+    References
+    ----------
+    Yi et al., ICDE 2003, section 7 and figure 7. Ours are the cap, for section 4.5, the share and the watch.
+    """
+
+    alpha: float = 2.0
+    beta: float = 0.5
+    gamma: float = 0.5
+    cap: float = 10.0
+    share: float = 0.1
+    watch: bool = True
+
+    def start(self, k: int, rows: int) -> int:
+        """rows^0.6, at least k."""
+        return max(k, min(round(rows**0.6), max(rows, 1)))
+
+    def refilled(self, seen: Seen) -> int:
+        """Larger if the refill came too early."""
+        goal = _interval(seen) / self.share
+        kmax = seen.kmax
+        if seen.updates < goal / self.alpha:
+            kmax = math.ceil(min(goal / (self.alpha * max(seen.updates, 1)), 1 + self.beta) * kmax)
+        return max(seen.k, min(kmax, _most(seen, self.cap)))
+
+    def rested(self, seen: Seen) -> tuple[int, float]:
+        """Smaller if no refill came for long."""
+        goal = _interval(seen) / self.share
+        if self.watch and seen.updates >= _ENOUGH * seen.k:
+            enough = seen.k + math.ceil(1.5 * max(seen.drawdown, _LEAST) * math.sqrt(goal / seen.updates))
+            if enough < 0.8 * seen.kmax:
+                return enough, seen.updates
+        if seen.updates <= self.alpha * goal:
+            return seen.kmax, seen.updates
+        less = seen.kmax - int(self.gamma * (seen.least - seen.k))
+        return max(seen.k, less), (1 - self.gamma) * self.alpha * goal
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """The kmax at which the random-walk model expects the least cost, from the good and bad updates seen so far.
+
+    Where more rows leave than enter (p > q) no small view serves long: kmax is then held at `cap` times the root
+    of the table's size.
+
+    Examples
+    --------
+    >>> seen = Seen(k=10, kmax=100, rows=10_000, size=9, least=9, updates=50_000, good=2_000, bad=2_000,
+    ...             drawdown=91, refill_cost=1.0, update_cost=0.0001)
+    >>> 40 < Modelled().refilled(seen) < 400
+    True
+
+    References
+    ----------
+    Yi et al., ICDE 2003, sections 3.1 and 4.
+    """
+
+    cap: float = 10.0
+
+    def start(self, k: int, rows: int) -> int:
+        """As `Root`, until something has been seen."""
+        return Root().start(k, rows)
+
+    def refilled(self, seen: Seen) -> int:
+        """The kmax of the least expected cost."""
+        from skyband.view.model import Costs, cheapest
+
+        if seen.updates < 1 or not seen.bad:
+            return seen.kmax
+        p, q = seen.bad / seen.updates, seen.good / seen.updates
+        most = _most(seen, self.cap)
+        costs: Costs = Costs(refill=seen.refill_cost, update=max(seen.update_cost, 1e-12))
+        return max(seen.k, cheapest(seen.k, most, p, q, costs))
+
+    def rested(self, seen: Seen) -> tuple[int, float]:
+        """No change."""
+        return seen.kmax, seen.updates
+
+
+def _most(seen: Seen, cap: float) -> int:
+    """No view is larger: k and `cap` times the root of the table's size, and never the whole table."""
+    return max(seen.k, min(seen.k + math.ceil(cap * math.sqrt(seen.rows)), seen.rows))
+
+
+def _interval(seen: Seen) -> float:
+    """The refill interval at which refills and updates cost the same."""
+    return seen.refill_cost / max(seen.update_cost, 1e-12)
+
+
+_NAMED = {"sqrt": Root, "adaptive": Adaptive, "model": Modelled}
+
+
+def policy(kmax: int | str | Policy, k: int) -> Policy:
+    """The policy that `kmax=` names.
+
+    Examples
+    --------
+    >>> policy("sqrt", 10), policy(200, 10)
+    (Root(factor=1.0), Fixed(kmax=200))
+    """
+    if isinstance(kmax, str):
+        if kmax not in _NAMED:
+            msg = f"kmax={kmax!r} is unknown: write a number of rows, {', '.join(map(repr, _NAMED))}, or a policy"
+            raise QueryError(msg)
+        return _NAMED[kmax]()
+    if isinstance(kmax, int) and not isinstance(kmax, bool):
+        if kmax < k:
+            msg = f"kmax={kmax} is less than k={k}: write at least k"
+            raise QueryError(msg)
+        return Fixed(kmax)
+    if not all(hasattr(kmax, name) for name in ("start", "refilled", "rested")):
+        msg = f"kmax={kmax!r} is no policy: write a number of rows, {', '.join(map(repr, _NAMED))}, or a policy"
+        raise QueryError(msg)
+    return kmax  # type: ignore[return-value]  # checked above

