@@ -37,7 +37,8 @@ def result_type(schema: StructType, query: TopK, *, early: bool, per: Sequence[s
     if query.emit == "changes":
         fields.append(StructField(query.column("_change_type"), StringType()))
     fields += [StructField(query.column("rank"), IntegerType()), StructField(query.column("score"), DoubleType())]
-    fields += [StructField(f.name, f.dataType) for f in schema if f.name not in per]
+    own = [schema[name] for name in query.of] if query.of else [f for f in schema if f.name not in per]
+    fields += [StructField(f.name, f.dataType) for f in own]
     if early:
         fields.append(StructField(query.column("final"), BooleanType()))
     return StructType(fields)

@@ -12,13 +12,15 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from skyband.flow.part import joined
 from skyband.flow.saved import load, save
-from skyband.spark.prune import COUNTS, settled, unpacked
+from skyband.spark.prune import Counts, settled, unpacked
 from skyband.spark.state import check, chunks, dump, read, unwrite, widened, write
 from skyband.windows.timeline import BEGINNING
 
 if TYPE_CHECKING:
     from skyband.flow.part import Part
-    from skyband.spark.share import Shared, Single
+    from skyband.flow.saved import Saved
+    from skyband.spark.board import BoardBucket
+    from skyband.spark.share import Share, Shared, Single
 
 TOLD = "blob binary, rows long, without_score long, without_time long, late long, candidates long"
 """What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
@@ -42,10 +44,7 @@ class Bucket:
         edge = line.timeline.watermark
         parts = []
         for counts, blob in zip(packed["counts"], packed["blob"], strict=True):
-            counted = {name: column.to_numpy() for name, column in zip(COUNTS, unwrite(counts).columns, strict=True)}
-            self.counts["late"] += int(counted["rows"][counted["pane"] <= edge].sum())
-            for name in ("rows", "without_score", "without_time"):
-                self.counts[name] += int(counted[name].sum())
+            Counts.read(unwrite(counts), edge, self.counts)
             if blob:
                 parts.append(self._punctual(unpacked(unwrite(blob), self.schema), edge))
         before = line.stats.late
@@ -71,6 +70,19 @@ class Bucket:
         if line.clock.counts:
             return line.count(part)
         return line.take(part, watermark)
+
+    @property
+    def kept(self) -> int:
+        """How many rows are kept."""
+        return self.line.kept
+
+    def save(self) -> Saved:
+        """All there is to remember."""
+        return save(self.line)
+
+    def load(self, saved: Saved) -> None:
+        """Go on where another one stood."""
+        load(self.line, self.engine, saved)
 
     def finish(self, newest: int) -> pa.Table:
         """No more rows will come: what the windows still open hold. Time has come to `newest`."""
@@ -120,7 +132,7 @@ class Operator(StatefulProcessor):
 
     def __init__(
         self,
-        shares: Mapping[int, Single | Shared],
+        shares: Mapping[int, Share],
         schema: pa.Schema,
         identity: Mapping[int, dict[str, str]],
         *,
@@ -159,30 +171,30 @@ class Operator(StatefulProcessor):
             {
                 "blob": [write(answers) if answers.num_rows else None],
                 **{name: [count] for name, count in bucket.counts.items()},
-                "candidates": [len(bucket.line.engine.candidates().id)],
+                "candidates": [bucket.kept],
             }
         )
 
-    def _bucket(self, key: int, old: list[bytes]) -> Bucket:
+    def _bucket(self, key: int, old: list[bytes]) -> Bucket | BoardBucket:
         share = self.shares[key]
         if not old:
-            return Bucket(share, self.schema, share.engine, early=self.early)
+            return share.bucket(self.schema, share.engine, early=self.early)
         header, saved = read(b"".join(old))
         check(header, self.identity[key])
         was = unwrite(saved.pop("schema")["v"][0].as_py()).schema
-        bucket = Bucket(share, self.schema, header["engine"], early=self.early)
-        load(bucket.line, header["engine"], widened(saved, was, self.schema))
+        bucket = share.bucket(self.schema, header["engine"], early=self.early)
+        bucket.load(widened(saved, was, self.schema))
         return bucket
 
     def _stored(self) -> list[bytes]:
         found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
         return [found[number] for number in sorted(found)]
 
-    def _store(self, bucket: Bucket, old: list[bytes], identity: dict[str, str]) -> None:
+    def _store(self, bucket: Bucket | BoardBucket, old: list[bytes], identity: dict[str, str]) -> None:
         """Write the chunks that have changed; a bucket with nothing to remember leaves the state."""
         new: list[bytes] = []
         if bucket.alive():
-            saved = save(bucket.line)
+            saved = bucket.save()
             saved["schema"] = pa.table({"v": pa.array([write(bucket.schema.empty_table())], pa.binary())})
             new = chunks(dump(saved, {"engine": bucket.engine, "query": identity}))
         for number, chunk in enumerate(new):
@@ -191,7 +203,7 @@ class Operator(StatefulProcessor):
         for number in range(len(new), len(old)):
             self.state.removeKey((number,))
 
-    def _set_timer(self, bucket: Bucket) -> None:
+    def _set_timer(self, bucket: Bucket | BoardBucket) -> None:
         if bucket.query.window.counts:  # no clock, and Spark breaks off the talk if it is asked for timers
             return
         for timer in list(self.handle.listTimers()):

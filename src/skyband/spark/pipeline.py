@@ -11,8 +11,9 @@ import pyarrow as pa
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
 from skyband.query import TopK
+from skyband.spark.board import Board
 from skyband.spark.session import ROCKSDB
-from skyband.spark.share import Shared, Single, split
+from skyband.spark.share import Share, Shared, Single, split
 from skyband.workload.family import per_of
 from skyband.workload.workload import Workload
 
@@ -73,13 +74,20 @@ def top_k(
     if early and asked[0].emit != "answers":
         msg = f'early=True goes with emit="answers", not {asked[0].emit!r}: leave one of them out'
         raise QueryError(msg)
+    if any(one.join is not None for one in asked):
+        msg = "join= does not run on Spark yet: use sb.run or sb.stream"
+        raise QueryError(msg)
+    if len(asked) > 1 and any(one.of for one in asked):
+        msg = "of= ranks keys, which a workload cannot share: run a stream of its own for it"
+        raise QueryError(msg)
     for name, given in (("buckets", buckets), ("tasks", tasks)):
         if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
             msg = f"{name}={given!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
             raise QueryError(msg)
-    shares: list[Single | Shared]
+    shares: list[Share]
     if single:
-        shares = [Single(asked[0], choose(asked[0], engine).engine)]
+        alone = asked[0]
+        shares = [Board(alone) if alone.of else Single(alone, choose(alone, engine).engine)]
     else:
         workload = Workload(asked)
         per = tuple(per_of(asked))
@@ -112,7 +120,7 @@ def _check_version() -> None:
 
 
 def _transformed(
-    df: DataFrame, asked: list[TopK], shares: list[Single | Shared], buckets: int | None, *, early: bool
+    df: DataFrame, asked: list[TopK], shares: list[Share], buckets: int | None, *, early: bool
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
@@ -129,7 +137,7 @@ def _transformed(
     if isinstance(shares[0], Shared):
         out = result_type(df.schema, first, early=early, per=shares[0].per)
     rows = df
-    if any(query.id is None for query in asked):
+    if any(query.id is None and not query.of for query in asked):
         rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in df.schema if _hashable(f.dataType)]))
     parts = [(buckets or 8) if share.query.per else 1 for share in shares]
     keys = bucket_keys(sum(parts))
@@ -181,12 +189,10 @@ def _hashable(kind: Any) -> bool:
 
 
 def _packing(
-    dealt: list[tuple[Single | Shared, list[int]]],
+    dealt: list[tuple[Share, list[int]]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from skyband.spark.prune import Packer
-
-        packers = [Packer(share, keys) for share, keys in dealt]
+        packers = [share.packer(keys) for share, keys in dealt]
         for batch in batches:
             if batch.num_rows:
                 rows = pa.Table.from_batches([batch])
@@ -198,17 +204,16 @@ def _packing(
     return pack
 
 
-def _answering(shares: dict[int, Single | Shared], schema: pa.Schema, *, early: bool) -> Callable[[pa.Table], pa.Table]:
+def _answering(shares: dict[int, Share], schema: pa.Schema, *, early: bool) -> Callable[[pa.Table], pa.Table]:
     """All rows of a bucket of a batch DataFrame: the end of the input closes everything."""
 
     def answer(packed: pa.Table) -> pa.Table:
-        from skyband.spark.maintain import Bucket
         from skyband.spark.prune import in_utc
         from skyband.windows.timeline import BEGINNING
 
         columns = packed.to_pydict()
         share = shares[columns["bucket"][0]]
-        bucket = Bucket(share, schema, share.engine, early=early)
+        bucket = share.bucket(schema, share.engine, early=early)
         taken = bucket.take(columns, BEGINNING)
         newest = BEGINNING
         if _NEWEST in columns and bucket.line.time is not None:

@@ -41,8 +41,7 @@ class Packer:
         self.keys = np.array(keys, np.int32)
         self.groups = Groups(query.per) if query.per else None
         self.parts: list[Part] = []
-        self.counts: dict[tuple[int, int], np.ndarray] = {}  # (bucket, pane end): rows, without score
-        self.without_time = 0
+        self.counts = Counts(len(keys))
         self.limit = _MANY
 
     def add(self, rows: pa.Table) -> None:
@@ -55,7 +54,7 @@ class Packer:
             kind = TimeType.of(self.query, rows.schema.field(self.query.time).type)
             time, missing = kind.micros(rows.column(self.query.time))
             if missing is not None and not self.clock.counts:
-                self.without_time += int(missing.sum())
+                self.counts.timeless(int(missing.sum()))
                 rows, time = rows.filter(pa.array(~missing)), time[~missing]
                 number = None if number is None else number[~missing]
         if self.query.id is not None:
@@ -84,20 +83,12 @@ class Packer:
         table = self.groups.table()
         if table is None:
             return np.zeros(0, np.int64)
-        found = mixed(table)
-        return ((found ^ (found >> np.uint64(32))) % np.uint64(len(self.keys))).astype(np.int64)
+        return placed(mixed(table), len(self.keys))
 
     def _count(self, part: Part) -> None:
         """How many rows each pane and bucket stands for."""
-        bucket = self.bucket()[part.group]
         pane, ends = self._panes(part.time)
-        width = len(self.keys)
-        code = pane * width + bucket
-        rows = np.bincount(code, minlength=len(ends) * width)
-        none = np.bincount(code[np.isnan(part.score)], minlength=len(ends) * width)
-        for at in np.flatnonzero(rows):
-            key = (int(at % width), int(ends[at // width]))
-            self.counts[key] = self.counts.get(key, np.zeros(2, np.int64)) + np.array([rows[at], none[at]])
+        self.counts.add(ends, self.bucket()[part.group], np.isnan(part.score), pane)
 
     def _panes(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each row the number of its pane in this batch, and where the panes end."""
@@ -134,27 +125,85 @@ class Packer:
             whole = self._pruned(whole)
         mine = np.empty(0, np.int64) if whole is None else self.bucket()[whole.group]
         if not self.prunes:
-            for bucket, rows in enumerate(np.bincount(mine)):
-                self.counts[(bucket, NEVER)] = np.array([rows, 0])
-        if self.without_time:
-            self.counts[(0, NEVER)] = self.counts.get((0, NEVER), 0) + np.array([self.without_time, 0])
-        keys: list[int] = []
-        counts, blobs = Blobs(), Blobs()
-        for bucket in sorted({key[0] for key in self.counts}):
+            self.counts.add(np.full(len(mine), NEVER), mine, np.zeros(len(mine), np.bool_))
+        out = Packed()
+        for bucket in self.counts.buckets():
             places = np.flatnonzero(mine == bucket)
             for at in range(0, max(len(places), 1), _MOST):
-                keys.append(int(self.keys[bucket]))
-                counts.add(self._counted(bucket) if at == 0 else _NO_COUNTS)
-                blobs.add(_columns(whole.take(places[at : at + _MOST])) if whole is not None and len(places) else None)
-        if keys:
-            columns = [pa.array(keys, pa.int32()), counts.column(), blobs.column()]
+                rows = _columns(whole.take(places[at : at + _MOST])) if whole is not None and len(places) else None
+                out.add(int(self.keys[bucket]), self.counts.table(bucket) if at == 0 else _NO_COUNTS, rows)
+        yield from out.batches()
+
+
+class Counts:
+    """How many rows each bucket and pane stands for, how many of them without a score, and rows without a time."""
+
+    def __init__(self, buckets: int) -> None:
+        self._width = buckets
+        self._found: dict[tuple[int, int], np.ndarray] = {}  # (bucket, pane end): rows, without score, without time
+
+    def add(self, ends: np.ndarray, bucket: np.ndarray, none: np.ndarray, pane: np.ndarray | None = None) -> None:
+        """Rows by where their pane ends; with `pane`, by its number in `ends`."""
+        if pane is None:
+            ends, pane = np.unique(ends, return_inverse=True)
+        code = pane * self._width + bucket
+        rows = np.bincount(code, minlength=len(ends) * self._width)
+        without = np.bincount(code[none], minlength=len(ends) * self._width)
+        for at in np.flatnonzero(rows):
+            self._more(int(at % self._width), int(ends[at // self._width]), int(rows[at]), int(without[at]), 0)
+
+    def timeless(self, rows: int) -> None:
+        """Rows without a time."""
+        self._more(0, NEVER, rows, 0, rows)
+
+    def unscored(self, rows: int) -> None:
+        """Rows that were counted already, and have no score."""
+        self._more(0, NEVER, 0, rows, 0)
+
+    def _more(self, bucket: int, end: int, *counts: int) -> None:
+        self._found[(bucket, end)] = self._found.get((bucket, end), 0) + np.array(counts, np.int64)
+
+    def buckets(self) -> list[int]:
+        """Those that stand for any row."""
+        return sorted({bucket for bucket, _ in self._found})
+
+    def table(self, bucket: int) -> pa.Table:
+        """The counts of a bucket, a row for each pane."""
+        lines = [(end, *counts) for (mine, end), counts in self._found.items() if mine == bucket]
+        return pa.table(list(np.array(lines, np.int64).reshape(-1, 4).T), names=COUNTS)
+
+    @staticmethod
+    def read(table: pa.Table, edge: int, total: dict[str, int]) -> None:
+        """Add the counts of a table to `total`; rows of panes that have closed by `edge` are late."""
+        counted = {name: column.to_numpy() for name, column in zip(COUNTS, table.columns, strict=True)}
+        total["late"] += int(counted["rows"][counted["pane"] <= edge].sum())
+        for name in ("rows", "without_score", "without_time"):
+            total[name] += int(counted[name].sum())
+
+
+class Packed:
+    """Rows for the shuffle: a bucket, its counts, its rows."""
+
+    def __init__(self) -> None:
+        self._keys: list[int] = []
+        self._counts, self._rows = Blobs(), Blobs()
+
+    def add(self, key: int, counts: pa.Table, rows: pa.Table | None) -> None:
+        """One row."""
+        self._keys.append(key)
+        self._counts.add(counts)
+        self._rows.add(rows)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All of them."""
+        if self._keys:
+            columns = [pa.array(self._keys, pa.int32()), self._counts.column(), self._rows.column()]
             yield pa.RecordBatch.from_arrays(columns, ["bucket", "counts", "blob"])
 
-    def _counted(self, bucket: int) -> pa.Table:
-        found = [(pane, *both) for (mine, pane), both in self.counts.items() if mine == bucket]
-        panes = np.array(found, np.int64).reshape(-1, 3)
-        timeless = np.where(panes[:, 0] == NEVER, self.without_time if bucket == 0 else 0, 0)
-        return pa.table([*panes.T, timeless], names=COUNTS)
+
+def placed(number: np.ndarray, buckets: int) -> np.ndarray:
+    """The bucket of each number."""
+    return ((number ^ (number >> np.uint64(32))) % np.uint64(buckets)).astype(np.int64)
 
 
 class Blobs:

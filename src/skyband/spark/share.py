@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skyband.flow.pipeline import Pipeline
+from skyband.spark.board import Board
 from skyband.windows import Clock
 from skyband.workload.clock import SharedClock
 from skyband.workload.pipeline import FamilyPipeline
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.query import TopK
+    from skyband.spark.maintain import Bucket
+    from skyband.spark.prune import Packer
     from skyband.workload.family import Family, Member
 
 
@@ -31,6 +34,18 @@ class Single:
     def line(self, schema: pa.Schema, engine: str) -> Pipeline:
         """Its pipeline, anew."""
         return Pipeline(self.query, schema, engine)
+
+    def packer(self, keys: list[int]) -> Packer:
+        """What goes before the shuffle."""
+        from skyband.spark.prune import Packer
+
+        return Packer(self, keys)
+
+    def bucket(self, schema: pa.Schema, engine: str, *, early: bool) -> Bucket:
+        """What goes behind it."""
+        from skyband.spark.maintain import Bucket
+
+        return Bucket(self, schema, engine, early=early)
 
     def told(self) -> dict[str, str]:
         """What a state of it belongs to, beyond what all queries say."""
@@ -58,10 +73,26 @@ class Shared:
         """Their pipeline, anew."""
         return FamilyPipeline(self.family, schema, engine, per=self.per)
 
+    def packer(self, keys: list[int]) -> Packer:
+        """What goes before the shuffle."""
+        from skyband.spark.prune import Packer
+
+        return Packer(self, keys)
+
+    def bucket(self, schema: pa.Schema, engine: str, *, early: bool) -> Bucket:
+        """What goes behind it."""
+        from skyband.spark.maintain import Bucket
+
+        return Bucket(self, schema, engine, early=early)
+
     def told(self) -> dict[str, str]:
         """What a state of it belongs to: every query, in place of the largest."""
         each = "; ".join(f"{m.name}: k {m.k}, {m.window}" for m in self.family.members)
         return {"k": "of each", "window": "of each", "queries": each}
+
+
+Share = Single | Shared | Board
+"""Whatever a bucket can answer."""
 
 
 def split(family: Family, tasks: int) -> list[Family]:

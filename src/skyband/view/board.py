@@ -83,7 +83,7 @@ class Leaderboard:
         return self._stats
 
     @property
-    def candidates(self) -> int:
+    def kept(self) -> int:
         """How many partial totals are kept because they may still be in an answer."""
         return len(self.totals.snapshot()["pane"]) + sum(len(part[0]) for part in self.waiting)
 
