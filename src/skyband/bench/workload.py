@@ -13,10 +13,13 @@ from skyband.bench.workloads import STREAMS, trades
 from skyband.engines import Objects
 from skyband.query import Counting, TopK
 from skyband.workload.family import Family, families
+from skyband.workload.independent import Independent
 from skyband.workload.registry import WORKLOADS, build_shared
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from skyband.workload.protocol import SharedEngine
 
 ALONE = ("mintopk", "sweep")
 """Engines for one query that are run once for every query, to compare with."""
@@ -127,7 +130,7 @@ def measure(case: Case, score: np.ndarray, scale: Scale, seed: int = 0) -> Resul
     _warm(case.engine, family)
     seconds, out, rows, peak, size, full = 0.0, 0.0, 0, 0, 0, True
     for part in parts:
-        found = _timed(case.engine.removeprefix("alone "), part, score, fill, scale.budget / len(parts))
+        found = _timed(case.engine, part, score, fill, scale.budget / len(parts))
         seconds += found.seconds / found.rows
         rows, full = max(rows, found.rows), full and found.filled
         out, peak, size = out + found.output / found.rows, peak + found.peak, size + found.size
@@ -158,7 +161,7 @@ class Timing(NamedTuple):
 
 def _timed(engine: str, family: Family, score: np.ndarray, fill: int, budget: float) -> Timing:
     """Fill the windows, then go on until the budget or the stream ends."""
-    running: Any = build_shared(engine, family)
+    running: Any = _built(engine, family)
     at, batch, began = 0, _LEAST, time.process_time()
     filled, whole, output, seconds, rows = False, False, 0, 0.0, 0
     while at < len(score):
@@ -180,10 +183,16 @@ def _timed(engine: str, family: Family, score: np.ndarray, fill: int, budget: fl
     return Timing(seconds, rows, output, int(running.peak), int(size), whole)
 
 
+def _built(engine: str, family: Family) -> SharedEngine:
+    """A shared engine, or with "alone" one for every query."""
+    name = engine.removeprefix("alone ")
+    return build_shared(engine, family) if name == engine else Independent(name, family)
+
+
 def _warm(engine: str, family: Family) -> None:
     """Compile, if it was not."""
     small = family.with_members(family.members[:1])
-    build_shared(engine.removeprefix("alone "), small).advance(_rows(np.arange(10.0), 0, 10), np.array([10]))
+    _built(engine, small).advance(_rows(np.arange(10.0), 0, 10), np.array([10]))
 
 
 def _rows(score: np.ndarray, low: int, high: int) -> Objects:

@@ -15,20 +15,15 @@ def falling(score, low, n, place, keys, other, other_keys, count):
     Radix sort by the upper half of the bits, then by insertion the few neighbours that agree in it; where these
     are many, by all bits. `count` has room for VALUES numbers, the others for n. O(n).
     """
-    flipped = keys.view(np.float64)
-    sign = np.uint64(1 << 63)
-    for i in range(n):  # from the last to the first, so that a stable sort puts the later of equals first
-        flipped[i] = 0.0 - score[low + n - 1 - i]  # also makes one zero of the two
-        place[i] = n - 1 - i
-    for i in range(n):
-        keys[i] = ~keys[i] if keys[i] & sign else keys[i] | sign
-    for digit in (31, 42, 53):
-        dealt(keys, place, other_keys, other, n, digit, count)
-        for i in range(n):
-            keys[i], place[i] = other_keys[i], other[i]
+    numbered(score, low, n, other, other_keys)
+    dealt(other_keys, other, keys, place, n, 31, count)
+    dealt(keys, place, other_keys, other, n, 42, count)
+    dealt(other_keys, other, keys, place, n, 53, count)
     swaps = 0
     for i in range(1, n):
         key, p, j = keys[i], place[i], i
+        if keys[i - 1] <= key:
+            continue
         while j > 0 and keys[j - 1] > key:
             keys[j], place[j] = keys[j - 1], place[j - 1]
             j -= 1
@@ -37,15 +32,22 @@ def falling(score, low, n, place, keys, other, other_keys, count):
         if swaps > 4 * n:
             break
     if swaps > 4 * n:
-        for i in range(n):
-            flipped[i] = 0.0 - score[low + n - 1 - i]
-            place[i] = n - 1 - i
-        for i in range(n):
-            keys[i] = ~keys[i] if keys[i] & sign else keys[i] | sign
-        for digit in (0, 11, 22, 33, 44, 55):
+        numbered(score, low, n, place, keys)
+        for digit in (0, 22, 44):
             dealt(keys, place, other_keys, other, n, digit, count)
-            for i in range(n):
-                keys[i], place[i] = other_keys[i], other[i]
+            dealt(other_keys, other, keys, place, n, digit + DIGIT, count)
+
+
+@bare
+def numbered(score, low, n, place, keys):
+    """Numbers that fall as the scores rise, the last score first: a stable sort puts the later of equals first."""
+    flipped = keys.view(np.float64)
+    sign = np.uint64(1 << 63)
+    for i in range(n):
+        flipped[i] = 0.0 - score[low + n - 1 - i]  # also makes one zero of the two
+        place[i] = n - 1 - i
+    for i in range(n):
+        keys[i] = ~keys[i] if keys[i] & sign else keys[i] | sign
 
 
 @bare
@@ -60,7 +62,8 @@ def dealt(keys, place, to_keys, to, n, digit, count):
     for value in range(VALUES):
         total, count[value] = total + count[value], total
     for i in range(n):
-        value = (keys[i] >> shift) & mask
+        key = keys[i]
+        value = (key >> shift) & mask
         at = np.uint64(count[value])
         count[value] += 1
-        to_keys[at], to[at] = keys[i], place[i]
+        to_keys[at], to[at] = key, place[i]

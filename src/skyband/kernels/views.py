@@ -1,18 +1,20 @@
-"""Views: what the open windows of many queries see of one stream, in the order in which they begin.
+"""Views: what the open windows of many queries see of one group, in the order in which they begin.
 
 A view is a window of one query that holds a row. Rows know the last view that had begun when they came (their
 pane), so a row is in a window if its pane is the window's view or a later one. Of the windows of a query that
-begin between two rows only the last is a view: it sees the same rows as those before it, for longer.
+begin between two rows only the last is a view: it sees the same rows as those before it, for longer. And of views
+between which no row is kept, only those that want more, or for longer, than all others there.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import bare, inlined, kernel
 
 NEVER = -(1 << 62)  # before all time
 AFTER = 1 << 62  # after all time
+STEPS = 64  # views between two rows, at most; further ones are put together, which keeps more than is needed
 
 
 class Records(NamedTuple):
@@ -30,63 +32,100 @@ class Records(NamedTuple):
 
 
 class Views(NamedTuple):
-    """The views, oldest first; those of ring r are first[0, r] to first[1, r]."""
+    """The views, oldest first; those of group g are first[0, g] to first[1, g]."""
 
     at: np.ndarray  # int64: time of the first row in it
     end: np.ndarray  # int64: where its window ends
     k: np.ndarray  # int64
-    record: np.ndarray  # int64: whose window it is
     first: np.ndarray  # int64, 2 rows
-    seen: np.ndarray  # int64: time of the last row that each ring has met
+
+
+@inlined
+def noted(at, end, k, views, time, ends, wants):
+    """Note a new view, unless another one of the same row wants as much for as long; how many views there are then."""
+    last = views - 1
+    if last >= 0 and at[last] == time:
+        if k[last] >= wants and end[last] >= ends:
+            return views
+        if k[last] <= wants and end[last] <= ends:
+            k[last], end[last] = wants, ends
+            return views
+    at[views], end[views], k[views] = time, ends, wants
+    return views + 1
+
+
+@bare
+def fewer(at, end, k, views, count, place, step_end, step_k, now):
+    """Keep of the views between two kept rows only those that no other there outdoes; how many there are then.
+
+    `count[v]` are the rows kept of pane v; `place[v]` becomes its number afterwards. Views that end before `now`
+    are gone. O(views), with few steps between two rows.
+    """
+    to = begins = 0
+    for v in range(views):
+        if count[v] == 0 and v < views - 1:
+            continue
+        if begins == v:
+            if end[v] >= now and k[v] > 0:
+                at[to], end[to], k[to] = at[v], end[v], k[v]
+                to += 1
+            place[v] = to - 1
+            begins = v + 1
+            continue
+        time, steps, more = at[v], 0, 0  # a staircase: the longest first, then those that want more
+        while True:
+            best_end, best_k = NEVER, 0
+            for u in range(begins, v + 1):
+                if end[u] >= now and k[u] > more:
+                    if end[u] > best_end or (end[u] == best_end and k[u] > best_k):
+                        best_end, best_k = end[u], k[u]
+                    if steps == STEPS - 1:
+                        best_k = max(best_k, k[u])
+            if best_k == 0:
+                break
+            step_end[steps], step_k[steps] = best_end, best_k
+            more = best_k
+            steps += 1
+        for step in range(steps):
+            at[to], end[to], k[to] = time, step_end[step], step_k[step]
+            to += 1
+        place[v] = to - 1
+        begins = v + 1
+    return to
 
 
 @kernel
-def opened(time, low, high, ring, old, new, at, records, pane):
-    """Open the views that rows [low, high) begin; put the pane of each row into `pane`, counted within its ring.
+def reviewed(time, records, done):
+    """The views of rows that came at these times, which rise, as if all had just come; and the pane of each row.
 
-    The ring's views go from `old` to `new`, from place `at` on; how far it comes is returned. O(rows + views log q).
+    For when queries have left: views that theirs outdid are missing. O(rows * queries).
     """
-    begins, heap = new.first[0], np.empty(len(records.k), np.int64)
-    to_at, to_end, to_k, to_record = new.at, new.end, new.k, new.record
-    begins[ring] = at
-    base = at
-    for v in range(old.first[0, ring], old.first[1, ring]):
-        to_at[at], to_end[at], to_k[at], to_record[at] = old.at[v], old.end[v], old.k[v], old.record[v]
-        at += 1
-    seen = old.seen[ring]
-    if low < high:
-        k, size, slide, origin, least, most = (
-            records.k,
-            records.size,
-            records.slide,
-            records.origin,
-            records.low,
-            records.high,
-        )
-        start = np.empty(len(k), np.int64)  # of the next window of each query
-        for q in range(len(k)):
-            since = max(seen + 1, least[q])
-            start[q] = origin[q] - (origin[q] - since) // slide[q] * slide[q]
-            if start[q] >= most[q]:
-                start[q] = AFTER
-            heap[q] = q
-        heaped(heap, start)
-        upcoming = start[heap[0]] if len(heap) > 0 else AFTER
-        for i in range(low, high):
-            t = time[i]
-            while t >= upcoming:
-                q = heap[0]
-                begin = origin[q] + (min(t, most[q] - 1) - origin[q]) // slide[q] * slide[q]
-                if begin + size[q] > t:
-                    to_at[at], to_end[at], to_k[at], to_record[at] = t, begin + size[q], k[q], q
-                    at += 1
-                start[q] = begin + slide[q] if begin + slide[q] < most[q] else AFTER
-                sunk(heap, start)
-                upcoming = start[heap[0]]
-            pane[i] = at - base - 1
-        seen = max(seen, time[high - 1])
-    new.first[1, ring], new.seen[ring] = at, seen
-    return at
+    room = 64
+    at, end, k = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    pane = np.empty(len(time), np.int32)
+    views, before = 0, NEVER
+    for i in range(len(time)):
+        t = time[i]
+        if t > before or i == 0:
+            if views + len(records.k) > room:
+                room = 2 * room + len(records.k)
+                at, end, k = longer(at, room), longer(end, room), longer(k, room)
+            for q in range(len(records.k)):
+                origin, slide = records.origin[q], records.slide[q]
+                begin = origin + (min(t, records.high[q] - 1) - origin) // slide * slide
+                if begin > before and begin >= records.low[q] and begin + records.size[q] > max(t, done):
+                    views = noted(at, end, k, views, t, begin + records.size[q], records.k[q])
+            before = t
+        pane[i] = views - 1
+    return at[:views], end[:views], k[:views], pane
+
+
+@kernel
+def longer(column, room):
+    """A copy with more room."""
+    new = np.empty(room, np.int64)
+    new[: len(column)] = column
+    return new
 
 
 @inlined

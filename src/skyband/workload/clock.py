@@ -24,7 +24,7 @@ class SharedClock:
     """
 
     def __init__(self, family: Family) -> None:
-        records = family.records()
+        records = family.records
         self.counts = family.counts
         self._size, self._slide, self._origin = (records[name] for name in ("size", "slide", "origin"))
         self._shift = np.array([member.clock.shift for member in family.members], np.int64)

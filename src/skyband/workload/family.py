@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,12 @@ class Member:
     moment: int = 0  # when it came and ...
     until: int = 0  # ... when it was followed, for counting windows: see `Family.moments`; 0: not while they ran
 
-    @property
+    @cached_property
     def clock(self) -> Clock:
         """When its windows begin and end."""
         return Clock.of(self.window)
 
+    @cached_property
     def row(self) -> list[int]:
         """The member as numbers, in the order of the columns of `Family.records`."""
         clock = self.clock
@@ -87,14 +89,15 @@ class Family:
         """Whether its windows count rows."""
         return self.query.window.counts
 
-    @property
+    @cached_property
     def numbers(self) -> int:
         """One more than the largest number of a member."""
         return max((member.number for member in self.members), default=-1) + 1
 
+    @cached_property
     def records(self) -> dict[str, np.ndarray]:
         """The members as columns, by name."""
-        table = np.array([member.row() for member in self.members], np.int64).reshape(-1, len(_FIELDS))
+        table = np.array([member.row for member in self.members], np.int64).reshape(-1, len(_FIELDS))
         return {name: np.ascontiguousarray(table[:, at]) for at, name in enumerate(_FIELDS)}
 
     def names(self) -> list[str]:

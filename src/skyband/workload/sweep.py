@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.engines.protocol import Objects, Snapshot
-from skyband.kernels.shared import Marks, Page, Rows, begun, roomed, settled, shared, trimmed
+from skyband.kernels.shared import Marks, Page, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
 from skyband.workload.answers import Answers, ordered
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 _MOST = 1 << 22  # rows of answers written before the kernel comes up for air
-_OURS = sys.getrefcount(np.empty(0)) + 2  # references while `_unseen` asks: the page's, map's and its own
 _LAZY = 0.5  # the part of a band that may wait behind it before it is merged
 
 
@@ -46,7 +45,7 @@ class SharedSweep:
 
     def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._family = family
-        self._records = Records(**family.records())
+        self._records = Records(**family.records)
         self.peak = 0
         self._pages: list[Page] = []
         self._room = (-1, -1)
@@ -54,12 +53,9 @@ class SharedSweep:
         none = np.empty(0, np.int64)
         if resume is None:
             self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), np.empty((2, 0), np.int64))
-            self._marks = Marks(
-                none, none, none, np.empty((family.numbers, 0), np.bool_), np.empty((family.moments, 0), np.int64)
-            )
-            self._views = Views(none, none, none, none, np.empty((2, 0), np.int64), none)
-            if not family.counts:
-                self._views = self._views._replace(first=np.zeros((2, 1), np.int64), seen=np.array([NEVER]))
+            shown, since = np.empty((family.numbers, 0), np.bool_), np.empty((family.moments, 0), np.int64)
+            self._marks = Marks(none, none, none, none, shown, since)
+            self._views = Views(none, none, none, np.empty((2, 0), np.int64))
         else:
             self._bands = Rows(*(resume[f"band/{name}"].copy() for name in Rows._fields))
             self._marks = Marks(*(resume[f"mark/{name}"].copy() for name in Marks._fields))
@@ -76,7 +72,7 @@ class SharedSweep:
         groups = max(groups, 1 if arrivals.group is None else 0)
         self._enlarge(groups)
         goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
-        rows = self._begun(arrivals, groups)
+        rows = _by_group(arrivals, groups)
         if not len(self._records.k):
             return self._idle(goal)
         pages, more = [], True
@@ -84,18 +80,17 @@ class SharedSweep:
         scratch = self._scratch(rows)
         while more:
             page = self._page(lists, room)
-            self._bands, listed, size, most, more = shared(
+            self._bands, self._views, listed, size, most, more = shared(
                 self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY
             )
             self.peak = max(self.peak, most)
             pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
-        self._trim(goal)
         return _bound(pages, groups)
 
     def _page(self, lists: int, room: int) -> Page:
         """Room for answers. New memory is dear: a page that nobody looks at any more serves again."""
         for old in self._pages:
-            if len(old.id) >= room and old.lists.shape[1] >= lists and all(map(_unseen, old)):
+            if len(old.id) >= room and old.lists.shape[1] >= lists and max(map(_references, old)) <= _OURS:
                 return old
         page = Page(
             np.empty((4, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64), np.empty(room)
@@ -122,26 +117,6 @@ class SharedSweep:
         )
         return Answers(none, none, np.empty(0, np.int32), np.zeros(1, np.int64), none, np.empty(0), none)
 
-    def _begun(self, arrivals: Objects, groups: int) -> Rows:
-        """The rows by group, with the views that they begin."""
-        size = len(arrivals.id)
-        pane = np.empty(size, np.int32)
-        whole = np.array([[0], [size]])
-        rows = Rows(_fixed(arrivals.score), _fixed(arrivals.time), _fixed(arrivals.id), pane, whole)
-        if self._family.counts:
-            rows = _by_group(rows, arrivals.group, groups)
-        # each query begins a view at most once in a slide, and at most once for a row
-        span = int(arrivals.time.max()) - int(arrivals.time.min()) if size else 0
-        ahead = np.minimum(span // np.maximum(self._records.slide, 1) + 2, size)
-        rings = len(self._views.seen)
-        room = len(self._views.at) + int(ahead.sum()) * (min(rings, size) if rings > 1 else 1)
-        room = min(room, len(self._views.at) + size * len(self._records.k))
-        at, end, k, record = (np.empty(room, np.int64) for _ in range(4))
-        new = Views(at, end, k, record, np.empty((2, rings), np.int64), np.empty(rings, np.int64))
-        total = begun(rows, self._records, self._views, new)
-        self._views = Views(new.at[:total], new.end[:total], new.k[:total], new.record[:total], new.first, new.seen)
-        return rows if self._family.counts else _by_group(rows, arrivals.group, groups)
-
     def _rooms(self, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
         """How many lists and rows of answers to make room for: enough for most calls, never too much."""
         slide, k = self._records.slide, self._records.k
@@ -158,52 +133,35 @@ class SharedSweep:
         new = groups - len(self._marks.done)
         if new <= 0:
             return
-        done, last, ranked, shown, since = self._marks
+        done, last, seen, ranked, shown, since = self._marks
+        none = np.zeros(new, np.int64)
         self._marks = Marks(
             np.concatenate([done, np.full(new, NEVER)]),
-            np.concatenate([last, np.zeros(new, np.int64)]),
-            np.concatenate([ranked, np.zeros(new, np.int64)]),
+            np.concatenate([last, none]),
+            np.concatenate([seen, np.full(new, NEVER)]),
+            np.concatenate([ranked, none]),
             np.concatenate([shown, np.zeros((len(shown), new), np.bool_)], axis=1),
             np.concatenate([since, np.zeros((len(since), new), np.int64)], axis=1),
         )
-        empty = np.full((2, new), len(self._bands.id), np.int64)
-        self._bands = self._bands._replace(first=np.concatenate([self._bands.first, empty], axis=1))
-        if self._family.counts:
-            empty = np.full((2, new), len(self._views.at), np.int64)
-            self._views = self._views._replace(
-                first=np.concatenate([self._views.first, empty], axis=1),
-                seen=np.concatenate([self._views.seen, np.full(new, NEVER)]),
-            )
-
-    def _trim(self, goal: np.ndarray) -> None:
-        """Forget views that no window needs any more."""
-        done = goal if self._family.counts else np.array([goal.min()]) if len(goal) else np.array([NEVER])
-        total = trimmed(self._bands, self._views, done)
-        if total < len(self._views.at):
-            at, end, k, record = (column[:total] for column in self._views[:4])
-            self._views = self._views._replace(at=at, end=end, k=k, record=record)
+        for name, column in (("_bands", self._bands), ("_views", self._views)):
+            empty = np.full((2, new), len(column[0]), np.int64)
+            setattr(self, name, column._replace(first=np.concatenate([column.first, empty], axis=1)))
 
     def reach(self) -> int | np.ndarray:
         """From where on every row is still to come: a time, or a position of every group."""
         if self._family.counts:
             return np.maximum(self._marks.done, 0)
-        return max(int(self._views.seen[0]) + 1, int(self._marks.done.max(initial=NEVER)))
+        return max(int(self._marks.seen.max(initial=NEVER - 1)) + 1, int(self._marks.done.max(initial=NEVER)))
 
     def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:
         """Go on with other members: `moved[i]` is the new place of record i, or -1.
 
         `positions` are those of each group at which the members of the newest moment came.
         """
-        self._family = family
-        self._records = Records(**family.records())
-        record = self._views.record
-        if len(record):
-            new = moved[record]
-            gone = new < 0
-            k = np.append(self._records.k, 0)[new]  # -1, the last, for those that are gone
-            self._views = self._views._replace(
-                record=new, k=np.minimum(self._views.k, k), end=np.where(gone, NEVER, self._views.end)
-            )
+        self._family, old = family, self._records
+        self._records = Records(**family.records)
+        if (len(moved) and (moved < 0).any()) or _less(old, self._records, moved):
+            self._views = looked(self._bands, self._marks, self._records)
         shown, since = self._marks.shown, self._marks.since
         rows = family.numbers - len(shown)
         if rows > 0:
@@ -226,10 +184,12 @@ class SharedSweep:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
         known = keep[keep < len(self._marks.done)]
         self._bands = self._bands._replace(first=np.ascontiguousarray(self._bands.first[:, known]))
-        done, last, ranked, shown, since = self._marks
+        self._views = self._views._replace(first=np.ascontiguousarray(self._views.first[:, known]))
+        done, last, seen, ranked, shown, since = self._marks
         self._marks = Marks(
             done[known],
             last[known],
+            seen[known],
             ranked[known],
             np.ascontiguousarray(shown[:, known]),
             np.ascontiguousarray(since[:, known]),
@@ -237,7 +197,7 @@ class SharedSweep:
 
     def candidates(self) -> Objects:
         """Exactly the minimal set of each group, best first."""
-        self._bands = settled(self._bands, self._marks, self._views)
+        self._bands, self._views = settled(self._bands, self._marks, self._views)
         sizes = self._bands.first[1] - self._bands.first[0]
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(self._bands.score, self._bands.time, self._bands.id, group)
@@ -260,20 +220,31 @@ class SharedSweep:
         return {**named, "peak": np.array(self.peak)}
 
 
-def _by_group(rows: Rows, group: np.ndarray | None, groups: int) -> Rows:
+def _by_group(rows: Objects, groups: int) -> Rows:
     """The rows group by group, in their order within each."""
-    if groups == 1 or group is None:
-        return rows
-    order = np.argsort(group, kind="stable")
-    sizes = np.bincount(group, minlength=groups)
-    ends = np.cumsum(sizes)
+    order: np.ndarray | slice = slice(None)
+    first = np.array([[0], [len(rows.id)]])
+    if groups > 1 and rows.group is not None:
+        order = np.argsort(rows.group, kind="stable")
+        sizes = np.bincount(rows.group, minlength=groups)
+        ends = np.cumsum(sizes)
+        first = np.stack([ends - sizes, ends])
     score, time, id = (_fixed(column[order]) for column in rows[:3])
-    return Rows(score, time, id, rows.pane[order], np.stack([ends - sizes, ends]))
+    return Rows(score, time, id, np.empty(0, np.int32), first)
 
 
-def _unseen(array: np.ndarray) -> bool:
-    """Whether only its page refers to an array: views of it would count."""
-    return sys.getrefcount(array) <= _OURS
+def _less(old: Records, new: Records, moved: np.ndarray) -> bool:
+    """Whether a member that stays wants fewer rows, or fewer windows, than before."""
+    stays = moved >= 0
+    return bool((new.k[moved[stays]] < old.k[stays]).any() or (new.high[moved[stays]] < old.high[stays]).any())
+
+
+def _references(array: np.ndarray) -> int:
+    """How many refer to an array: its page, whoever asks, and views of it."""
+    return sys.getrefcount(array)
+
+
+_OURS = max(map(_references, (np.empty(0),)))  # its page alone
 
 
 def _fixed(column: np.ndarray) -> np.ndarray:
