@@ -55,9 +55,9 @@ def main() -> None:
             print(f"{end:%d %b}  " + "".join(f"{cell:<34}" for cell in cells).rstrip())
     days = [best[0][0] for best in leaders.values()]
     changes = sum(before != after for before, after in zip(days, days[1:], strict=False))
-    print(
-        f"\nThe lead changed {changes} times in {len(days)} days; {max(set(days), key=days.count).lower()} led on most."
-    )
+    longest = max(sorted(set(days)), key=days.count)
+    print(f"\nChanges of the lead in {len(days)} days: {changes}.")
+    print(f"Longest in the lead: {longest.lower()}, {days.count(longest)} days. Order more of it in time.")
 
 
 if __name__ == "__main__":
