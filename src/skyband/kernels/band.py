@@ -118,7 +118,9 @@ def merged(
             order[j] = i
     else:
         ranked(new_score, n, order)
-    newest = new_time[n - 1] if n > 0 else start
+    newest = start
+    for i in range(n):
+        newest = max(newest, new_time[i])
     for i in range(head, size):
         newest = max(newest, time[i])
     oldest = (start - origin) // slide

@@ -6,7 +6,7 @@ import numpy as np
 
 from skyband.kernels._jit import inlined, kernel
 from skyband.kernels.band import AGES, FEW, MANY, columns, copied, crowded, merged, roomy, roughly_merged, workroom
-from skyband.kernels.select import before, best_of
+from skyband.kernels.select import before, best_few, best_of
 
 NEVER, FOREVER = -(1 << 62), 1 << 62  # before all time, and after
 # Where the group at hand stands: its place in the rows, its band, the page, the window that closes next.
@@ -202,8 +202,12 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                     t = band_time[i]
                     band_score[size], band_time[size], band_id[size] = band_score[i], t, band_id[i]
                     size += t >= start
-            found = best_of(score, at, upper, k, pick_score, pick_place) if many else upper - at
-            back = many and pick_place[0] > pick_place[found - 1]
+            found, back = upper - at, False
+            if many and k <= FEW // 8 and found <= 4 * FEW:
+                found, back = best_few(score, at, upper, k, pick_score, pick_place), True
+            elif many:
+                found = best_of(score, at, upper, k, pick_score, pick_place)
+                back = pick_place[0] > pick_place[found - 1]
             for j in range(found):
                 i = pick_place[found - 1 - j if back else j] if many else at + j
                 s = score[i]
@@ -233,7 +237,8 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                 i += 1
             if clear < i - head:
                 j = i
-                for i in range(i - 1, head - 1, -1):
+                while i > head:
+                    i -= 1
                     t = band_time[i]
                     if t >= start:
                         j -= 1
