@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import bare, inlined, kernel
 
 BLOCK = 64  # rows compared at once, without a branch
 
@@ -56,6 +56,24 @@ def best_of(score, low, high, k, kept, place):
                         size, bar = cut(kept, place, size, k, False)
         at = floor
     return cut(kept, place, size, k, False)[0] if size > k else size
+
+
+@bare
+def best_few(score, low, high, k, kept, place):
+    """Like `best_of` for a small k and not many rows: best first, of equals the later one. O(k) a row at worst."""
+    size, bar = 0, -np.inf
+    for i in range(low, high):
+        s = score[i]
+        if s >= bar:  # never so for NaN
+            size = min(size + 1, k)
+            j = size - 1
+            while j > 0 and kept[j - 1] <= s:
+                kept[j], place[j] = kept[j - 1], place[j - 1]
+                j -= 1
+            kept[j], place[j] = s, i
+            if size == k:
+                bar = kept[k - 1]
+    return size
 
 
 @kernel

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.kernels._jit import inlined, kernel
-from skyband.kernels.band import FEW, columns, copied, crowded, merged, roomy, workroom
-from skyband.kernels.select import before, best_of
+from skyband.kernels.band import AGES, FEW, MANY, columns, copied, crowded, merged, roomy, roughly_merged, workroom
+from skyband.kernels.select import before, best_few, best_of
 
-NEVER = -(1 << 62)  # before all time
+NEVER, FOREVER = -(1 << 62), 1 << 62  # before all time, and after
 # Where the group at hand stands: its place in the rows, its band, the page, the window that closes next.
 AT, HEAD, SIZE, YOUNG, BASE, MOST, LISTED, WRITTEN, FULL, END, CUT, DONE, STEP, SHOWN, DUE = range(15)
 # What has to be done before it goes on.
@@ -111,7 +111,7 @@ def advanced(hand, pick, work, rows, g, upto, shape, page, now):
         if now[DUE] == NOTHING:
             return (band, spare, fresh), pick, work
         rest, total = min(shape.k, rows.first[1, g] - now[AT]), now[SIZE] - now[HEAD] + now[YOUNG]
-        band, spare = roomy(band, now[SIZE], now[YOUNG]), roomy(spare, 0, total)
+        band, spare = roomy(band, now[SIZE], now[YOUNG] + 2), roomy(spare, 0, total)
         work = workroom(total, now[YOUNG])
         fresh = roomy(fresh, now[YOUNG], rest + max(FEW, now[SIZE] // 3))
         if rest == shape.k and len(pick[0]) == 0:
@@ -144,18 +144,24 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
         now[STEP],
     )
     shown, due, top, stop = now[SHOWN] > 0, now[DUE], best[0], rows.first[1, g]
+    soon, clear = NEVER, 0  # the first `clear` rows of the band are alive as long as no window starts after `soon`
     if due == ROOM:
         due = NOTHING
     while True:
         # merge the fresh rows into the band, which is the minimal set afterwards
         if due == MERGE:
-            if crowded(size - head + young, young, min(len(band_id), len(spare_id)), order, count):
+            if crowded(band_score, head, size, young, order, spare_score, count):
                 break
-            size = merged(
-                band_score, band_time, band_id, head, size, fresh_score, fresh_time, fresh_id, young, order,
-                spare_score, spare_time, spare_id, end - length, shape, count,
-            )  # fmt: skip
-            head, young, base, top, due = 0, 0, size, -np.inf, NOTHING
+            if size - head + young > MANY and 4 * (length // max(slide, 1)) > AGES:
+                head, size = roughly_merged(band, head, size, fresh, young, order, spare, end - length, k, count)
+            else:
+                size = merged(
+                    band_score, band_time, band_id, head, size, fresh_score, fresh_time, fresh_id, young, order,
+                    spare_score, spare_time, spare_id, end - length, shape, count,
+                )  # fmt: skip
+                head = 0
+            young, base, top, soon, due = 0, size - head, -np.inf, NEVER, NOTHING
+            most = max(most, base)
         # which window closes next, and which rows come before that
         if end == NEVER:
             if slide > 0:
@@ -191,13 +197,17 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                 due = ROOM
                 break
             if 4 * min(upper - at, k) > size - head:  # drop what has expired before adding much
-                old, size = size, head
+                old, size, soon = size, head, NEVER
                 for i in range(head, old):
                     t = band_time[i]
                     band_score[size], band_time[size], band_id[size] = band_score[i], t, band_id[i]
                     size += t >= start
-            found = best_of(score, at, upper, k, pick_score, pick_place) if many else upper - at
-            back = many and pick_place[0] > pick_place[found - 1]
+            found, back = upper - at, False
+            if many and k <= FEW // 8 and found <= 4 * FEW:
+                found, back = best_few(score, at, upper, k, pick_score, pick_place), True
+            elif many:
+                found = best_of(score, at, upper, k, pick_score, pick_place)
+                back = pick_place[0] > pick_place[found - 1]
             for j in range(found):
                 i = pick_place[found - 1 - j if back else j] if many else at + j
                 s = score[i]
@@ -205,30 +215,39 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                     fresh_score[young], fresh_time[young], fresh_id[young] = s, time[i], id[i]
                     top = max(top, s)
                     young += 1
-            at = upper
-            most = max(most, size - head + young)
-            if size - head + young > base + max(FEW // 8, base // 3):
+            total = size - head + young
+            if upper - at > 32 * total:  # beside the scan a merge is nothing: never keep more than it leaves
                 due = MERGE
+            else:
+                most = max(most, total)
+                if total > base + max(FEW // 8, base // 3):
+                    due = MERGE
+            at = upper
         if due == MERGE:
             continue
         if due == ROOM or (slide > 0 and end > upto):
             break
-        # the answer: down the band, past what has expired
-        while head < size and band_time[head] < start:
-            head += 1
-        want = min(k, size - head + young)
-        if young > 0 and size - head < want:
-            due = MERGE
-            continue
-        got, i = 0, head
-        while i < size and got < want:
-            out_score[written + got] = band_score[i]
-            out_id[written + got] = band_id[i]
-            got += band_time[i] >= start
-            i += 1
-        if young > 0 and (got < want or top >= out_score[written + got - 1]):
+        # the answer: the first rows of the band, once what has expired among them is out
+        if soon < start:
+            i, clear, soon = head, 0, FOREVER
+            while i < size and clear < k:
+                t = band_time[i]
+                clear += t >= start
+                soon = min(soon, t if t >= start else FOREVER)
+                i += 1
+            if clear < i - head:
+                j = i
+                while i > head:
+                    i -= 1
+                    t = band_time[i]
+                    if t >= start:
+                        j -= 1
+                        band_score[j], band_time[j], band_id[j] = band_score[i], t, band_id[i]
+                head = j
+        got = min(clear, k)
+        if young > 0 and (got < k or top >= band_score[head + got - 1]):
             # a few fresh rows reach the answer: put them into the band, and let the others wait
-            bar = out_score[written + got - 1] if got == want else -np.inf
+            bar = band_score[head + got - 1] if got == k else -np.inf
             few = 0
             for i in range(young):
                 few += fresh_score[i] >= bar
@@ -242,18 +261,39 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
             for i in range(young):
                 s, t, r = fresh_score[i], fresh_time[i], fresh_id[i]
                 if s >= bar:
-                    j = size
-                    while j > head and band_score[j - 1] <= s:
-                        band_score[j], band_time[j], band_id[j] = band_score[j - 1], band_time[j - 1], band_id[j - 1]
-                        j -= 1
+                    if head > 0:  # what is better makes room: less than an answer
+                        head -= 1
+                        j = head
+                        while j + 1 < size and band_score[j + 1] > s:
+                            band_score[j], band_time[j], band_id[j] = (
+                                band_score[j + 1],
+                                band_time[j + 1],
+                                band_id[j + 1],
+                            )
+                            j += 1
+                    else:
+                        j = size
+                        size += 1
+                        while j > head and band_score[j - 1] <= s:
+                            band_score[j], band_time[j], band_id[j] = (
+                                band_score[j - 1],
+                                band_time[j - 1],
+                                band_id[j - 1],
+                            )
+                            j -= 1
                     band_score[j], band_time[j], band_id[j] = s, t, r
-                    size += 1
+                    clear += 1
+                    soon = min(soon, t)
                 else:
                     fresh_score[left], fresh_time[left], fresh_id[left] = s, t, r
                     top = max(top, s)
                     left += 1
             young = left
             continue
+        for i in range(got):
+            out_score[written + i] = band_score[head + i]
+        for i in range(got):
+            out_id[written + i] = band_id[head + i]
         if got > 0 or shown:  # an empty list says that the window has become empty
             lists[0, listed] = (start - origin) // slide if slide > 0 else step
             lists[1, listed] = end
@@ -263,7 +303,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
             first[listed] = written
             shown = got > 0
         if got == 0:
-            head = size = 0
+            head, size, soon = 0, 0, NEVER
         done, end = end, NEVER
     now[AT], now[HEAD], now[SIZE], now[YOUNG], now[BASE], now[MOST] = at, head, size, young, base, most
     now[LISTED], now[WRITTEN], now[END], now[CUT], now[DONE], now[STEP] = (
@@ -304,20 +344,21 @@ def settled(bands, marks, shape):
         first[0, g] = total
         if low < high:
             hand = loaded(hand, old, low, high, sure)
-            band, spare = roomy(hand[0], sure, high - low - sure), roomy(hand[1], 0, high - low)
-            if crowded(high - low, high - low - sure, high - low, order, count):
-                order, count = workroom(high - low, high - low - sure)
+            new, fresh = high - low - sure, hand[2]
+            band, spare = roomy(hand[0], sure, new + 2), roomy(hand[1], 0, high - low)
+            if crowded(band[0], 0, sure, new, order, spare[0], count):
+                order, count = workroom(high - low, new)
             start = opens(marks.done[g], shape) if shape.slide > 0 else marks.done[g] - shape.size
             score, time, id = band
-            new_score, new_time, new_id = hand[2]
+            new_score, new_time, new_id = fresh
             to_score, to_time, to_id = spare
             size = merged(
-                score, time, id, 0, sure, new_score, new_time, new_id, high - low - sure, order,
+                score, time, id, 0, sure, new_score, new_time, new_id, new, order,
                 to_score, to_time, to_id, start, shape, count,
             )  # fmt: skip
             copied(band, 0, size, kept, total)
             total += size
             marks.ranked[g] = size
-            hand = (band, spare, hand[2])
+            hand = (band, spare, fresh)
         first[1, g] = total
     return Rows(kept[0][:total], kept[1][:total], kept[2][:total], first)
