@@ -25,10 +25,9 @@ def named(table):
     return table.set_column(0, "query", table["query"].cast(pa.string()))
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
-def test_many_queries_share_a_stream_and_go_on_after_a_restart(spark, tmp_path, tasks):
+def test_many_queries_share_a_stream_and_go_on_after_a_restart(spark, tmp_path):
     batches = cut(trades(300, seed=3, disorder=20), 4, seed=1)
-    step = sb.spark.top_k(MANY, tasks=tasks)
+    step = sb.spark.top_k(MANY, tasks=2)
     write_batches(tmp_path / "in", batches[:2])
     first, _ = answers(spark, tmp_path / "in", step, watermark="30 seconds")
     write_batches(tmp_path / "in", batches[2:], first=2)
@@ -39,7 +38,7 @@ def test_many_queries_share_a_stream_and_go_on_after_a_restart(spark, tmp_path, 
     assert plain(got) == plain(want)
     write_batches(tmp_path / "in", [trades(10, seed=2)], first=4)
     with pytest.raises(Exception, match=r"was .*new checkpoint"):
-        answers(spark, tmp_path / "in", sb.spark.top_k(MANY[::-1], tasks=tasks), watermark="30 seconds")
+        answers(spark, tmp_path / "in", sb.spark.top_k(MANY[::-1], tasks=2), watermark="30 seconds")
 
 
 def test_many_queries_over_a_batch(spark, tmp_path):
@@ -49,7 +48,20 @@ def test_many_queries_over_a_batch(spark, tmp_path):
     assert plain(got) == plain(named(sb.run(MANY, rows)))
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_leaderboard_of_totals(spark, tmp_path):
+    query = sb.TopK(
+        k=2, of="symbol", by="sum(price)", window=sb.Sliding("2 minutes", "30 seconds"), time="ts", emit="changes"
+    )
+    batches = cut(trades(300, seed=3, disorder=20), 3, seed=1)
+    write_batches(tmp_path / "in", batches)
+    got, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="30 seconds")
+    want = closed(sb.run(query, iter(batches), late="30 seconds"), batches, 30, query)
+    assert plain(got) == plain(want)
+    whole = spark.read.parquet(str(tmp_path / "in")).transform(sb.spark.top_k(query)).toArrow()
+    assert plain(whole) == plain(sb.run(query, pa.concat_tables(batches)))
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 30), name=st.sampled_from(sorted(QUERIES)))
 def test_made_up_streams_in_made_up_batches(spark, tmp_path_factory, seed, name):
     """Out of order within the watermark and beyond it, empty batches, silent stretches."""

@@ -1,0 +1,89 @@
+"""The operator without a JVM: packed, kept, saved and loaded between every two batches, against sb.run."""
+
+import pyarrow as pa
+import pytest
+from test_top_k import QUERIES, asked, closed, cut, plain, trades
+
+import skyband as sb
+from skyband.spark.board import Board
+from skyband.spark.share import Shared, Single
+from skyband.windows.timeline import BEGINNING
+from skyband.workload.family import per_of
+
+LATE = 30
+
+
+def streamed(share, batches):
+    """What a bucket says of all batches, each cut into two partitions; and its counts."""
+    said, counts, state = [], {}, None
+    newest = watermark = BEGINNING
+    for batch in [*batches, None, None]:
+        bucket = share.bucket(batches[0].schema, share.engine, early=False)
+        if state is not None:
+            bucket.load(state)
+        packed = {"counts": [], "blob": []}
+        for part in [] if batch is None else [batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)]:
+            packer = share.packer([0])
+            packer.add(part)
+            for found in packer.packed():
+                for name, column in packed.items():
+                    column.extend(found.to_pydict()[name])
+        said.append(bucket.take(packed, watermark))
+        state = bucket.save()
+        counts = {name: counts.get(name, 0) + count for name, count in bucket.counts.items()}
+        if batch is not None and batch.num_rows:
+            newest = max(newest, batch["ts"].cast(pa.int64()).to_numpy().max())
+        watermark = newest - LATE * 1_000_000
+    return pa.concat_tables(said), counts
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_one_query(name):
+    query = asked(**QUERIES[name])
+    batches = cut(trades(400, seed=3, disorder=60), 5, seed=1)
+    got, counts = streamed(Single(query, "sweep"), batches)
+    want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
+    assert plain(got) == plain(closed(want, batches, LATE, query))
+    assert (counts["rows"], counts["late"]) == (told.rows, told.late)
+
+
+def test_a_workload():
+    queries = [
+        asked(window=sb.Sliding("2 minutes", "30 seconds")),
+        asked(window=sb.Sliding("100 seconds", "20 seconds"), k=2, name="short"),
+        asked(window=sb.Tumbling("1 minute"), per=["symbol"]),
+        asked(window=sb.Tumbling("1 minute"), by="price", k=1),
+    ]
+    batches = cut(trades(400, seed=3, disorder=60), 4, seed=1)
+    workload = sb.Workload(queries)
+    shares = [Shared(family, tuple(per_of(queries)), "sweep") for family in workload.families()]
+    assert len(shares) == 3
+    got = pa.concat_tables([streamed(share, batches)[0] for share in shares])
+    want = sb.run(queries, iter(batches), late=f"{LATE} seconds")
+    want = closed(want.set_column(0, "query", want["query"].cast(pa.string())), batches, LATE, queries[0])
+    assert got.column_names == want.column_names
+    assert plain(got) == plain(want)
+
+
+TOTALS = {
+    "sums": {},
+    "per group": {"per": ["symbol"], "of": "id"},
+    "changes": {"emit": "changes"},
+    "counts": {"by": "count(*)"},
+    "means": {"by": "mean(price)"},
+}
+
+
+def totals(**change):
+    window = sb.Sliding("2 minutes", "30 seconds")
+    return sb.TopK(**{"k": 2, "of": "symbol", "by": "sum(price)", "window": window, "time": "ts", **change})
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_a_leaderboard(name):
+    query = totals(**TOTALS[name])
+    batches = cut(trades(400, seed=3, disorder=60), 4, seed=1)
+    got, counts = streamed(Board(query), batches)
+    want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
+    assert plain(got) == plain(closed(want, batches, LATE, query))
+    assert (counts["rows"], counts["late"]) == (told.rows, told.late)
