@@ -17,6 +17,7 @@ settings.register_profile("long", deadline=None, max_examples=3000, suppress_hea
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items):
     """Two processes share the files; all that starts Spark is one share, and begins first since it takes longest."""
     for item in items:

@@ -78,6 +78,10 @@ def rows(spark: SparkSession, job: Job) -> DataFrame:
     if job.watermark is None:
         return df
     time = f"`{job.watermark.column}`"
+    if job.watermark.column in df.columns and df.schema[job.watermark.column].dataType.typeName() == "timestamp_ntz":
+        df = df.withColumn(
+            job.watermark.column, F.col(time).cast("timestamp")
+        )  # naive means UTC, as the session has it
     if job.ahead is not None:  # before the watermark, which one wrong clock would move for good
         far = F.col(time) > F.expr(f"current_timestamp() + INTERVAL '{_seconds(job.ahead)}' SECOND")
         df = df.observe(AHEAD, F.count_if(far).alias("ahead")).filter(~F.coalesce(far, F.lit(False)))

@@ -121,7 +121,8 @@ def described(query: TopK) -> dict[str, Any]:
             shown["window"]["closed"] = "right"
     for name, parameter in signature(TopK).parameters.items():
         value = getattr(query, name)
-        if name in ("name", "k", "by", "window") or value == parameter.default:
+        usual = bool(getattr(query.by, "ascending", False)) if name == "ascending" else parameter.default
+        if name in ("name", "k", "by", "window") or value == usual:
             continue
         shown[name] = list(value) if isinstance(value, tuple) else value
         if not all(isinstance(one, (str, int, float)) for one in (value if isinstance(value, tuple) else [value])):
