@@ -16,17 +16,6 @@ settings.register_profile(
 settings.register_profile("long", deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items):
-    """Two processes share the files; all that starts Spark is one share, and begins first since it takes longest."""
-    for item in items:
-        spark = "spark" in Path(item.path).parts
-        item.add_marker(pytest.mark.xdist_group("spark" if spark else str(item.path)))
-    weight = {"spark": 0, "contract": 1, "dashboard": 2}
-    items.sort(key=lambda item: min((weight.get(part, 9) for part in Path(item.path).parts), default=9))
-
-
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
