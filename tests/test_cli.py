@@ -112,7 +112,7 @@ def test_an_unknown_engine_of_the_bench_is_named():
 
 
 def test_demo_prints_boards_where_there_is_no_terminal():
-    result = skyband("demo", "--seconds", "2", "--rows-per-second", "20000", "--seed", "3")
+    result = skyband("demo", "--in-process", "--seconds", "2", "--rows-per-second", "20000", "--seed", "3")
     out = result.stdout
     assert result.exit_code == 0, result.output
     assert "\x1b" not in out
@@ -125,7 +125,7 @@ def test_demo_prints_boards_where_there_is_no_terminal():
 
 
 def test_ctrl_c_ends_the_demo_cleanly():
-    with process("demo", "--seconds", "60", "--rows-per-second", "2000") as running:
+    with process("demo", "--in-process", "--seconds", "60", "--rows-per-second", "2000") as running:
         assert running.stdout.readline().startswith("skyband demo")
         time.sleep(0.2)
         running.send_signal(signal.SIGINT)
@@ -141,7 +141,7 @@ def fetched(url):
 
 
 def test_the_demo_feeds_a_dashboard():
-    with process("demo", "--dashboard", "--port", "0", "--rows-per-second", "2000") as running:
+    with process("demo", "--in-process", "--dashboard", "--port", "0", "--rows-per-second", "2000") as running:
         url = running.stdout.readline().split()[-1]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
         running.stdout.readline()  # a board: windows are being answered
