@@ -244,6 +244,9 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                         j -= 1
                         band_score[j], band_time[j], band_id[j] = band_score[i], t, band_id[i]
                 head = j
+        if young > 0 and size - head < k:
+            due = MERGE
+            continue
         got = min(clear, k)
         if young > 0 and (got < k or top >= band_score[head + got - 1]):
             # a few fresh rows reach the answer: put them into the band, and let the others wait
