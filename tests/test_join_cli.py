@@ -30,7 +30,7 @@ def test_compare_policies_prints_a_json_line_a_policy(tmp_path):
 
 def test_compare_policies_names_what_is_missing(tmp_path):
     found = CliRunner().invoke(app, ["compare-policies", "--data", str(tmp_path)])
-    assert found.exit_code == 2
+    assert found.exit_code == 3, "the data is at fault"
     assert "mentions.parquet is not in" in found.stderr
 
 

@@ -104,7 +104,7 @@ def split(family: Family, tasks: int) -> list[Family]:
     >>> from skyband.workload.family import families
     >>> one = families([sb.TopK(k=k, by="x", window=sb.Counting(100, 10)) for k in (1, 5, 6, 2)])[0]
     >>> [[m.k for m in part.members] for part in split(one, 2)]
-    [[6, 1], [5, 2]]
+    [[1, 6], [5, 2]]
     """
     parts: list[list[Member]] = [[] for _ in range(min(tasks, len(family.members)))]
     weight = [0.0] * len(parts)
