@@ -31,7 +31,7 @@ class Seen:
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
         self.page.on("request", lambda asked: self.note(asked.url, dashboard.url))
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(90_000)
 
     def note(self, url, ours):
         if not url.startswith((ours, "data:", "blob:")):
