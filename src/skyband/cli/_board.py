@@ -43,6 +43,7 @@ class Counts:
     rate: float = 0.0  # rows a second, lately
     latency: float = 0.0  # seconds that the last batch took
     over: bool = False  # the time is up
+    title: str = ""
 
 
 def boards(answers: pa.Table, before: Board | None) -> Iterator[Board]:

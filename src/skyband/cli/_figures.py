@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from skyband.cli._job import AHEAD, BOARD
@@ -43,7 +44,7 @@ class Figures:
                 self.totals[key] += values.get(key) or 0
             self.candidates = values.get("candidates") or self.candidates if name != AHEAD else self.candidates
         board = metrics.get(BOARD)
-        rows = [row.asDict(recursive=True) for row in (board["rows"] or [])] if board is not None else []
+        rows = [_plain(row) for row in (board["rows"] or [])] if board is not None else []
         if rows:
             end, rank = self.query.column("window_end"), self.query.column("rank")
             rows.sort(key=lambda row: (row[end], row[rank]))
@@ -81,6 +82,26 @@ def as_table(rows: list[dict[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     return pa.Table.from_pylist(rows)
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    """A row of answers by name; reports that have been through JSON hold times as text."""
+    found = row if isinstance(row, dict) else row.asDict(recursive=True)
+    return {name: _moment(value) if isinstance(value, str) else value for name, value in found.items()}
+
+
+def _moment(text: str) -> Any:
+    """A text, or the time that it is.
+
+    Examples
+    --------
+    >>> _moment("ATLAS"), _moment("2026-01-01T00:00:02.000Z").second
+    ('ATLAS', 2)
+    """
+    try:
+        return datetime.fromisoformat(text) if text[:4].isdigit() and text[4:5] == "-" else text
+    except ValueError:
+        return text
 
 
 def _text(value: Any) -> str:

@@ -43,7 +43,7 @@ _SPEED = 60  # seconds of event time in a second
 _TICK = 0.05  # seconds between two batches
 _EVERY = 5  # windows from one printed table to the next
 _LATELY = 40  # batches that the rows/s are taken over
-_TITLE = f"the 10 largest trades (price * volume) of the last {SIZE}, every {SLIDE}"
+_TITLE = "the 10 largest trades (price * volume) of the last {}, every {}"
 
 
 def demo(
@@ -67,7 +67,7 @@ def demo(
     console = Console()
     if not console.is_terminal:
         console = Console(width=100)  # a pipe has no width to fit into
-    counts = Counts()
+    counts = Counts(title=_TITLE.format(*((SIZE, SLIDE) if in_process else ("minute", "2 seconds"))))
     shown = _live_board if console.is_terminal else _plain
     if not in_process:
         _on_spark(console, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
@@ -233,9 +233,9 @@ def _live_board(console: Console, replayed: Iterator[Board], counts: Counts) -> 
 
     from skyband.cli._board import drawn
 
-    with Live(drawn(None, counts, _TITLE, console), console=console, refresh_per_second=10) as screen:
+    with Live(drawn(None, counts, counts.title, console), console=console, refresh_per_second=10) as screen:
         for board in replayed:
-            screen.update(drawn(board, counts, _TITLE, console))
+            screen.update(drawn(board, counts, counts.title, console))
 
 
 def _plain(console: Console, replayed: Iterator[Board], counts: Counts) -> None:
@@ -246,7 +246,7 @@ def _plain(console: Console, replayed: Iterator[Board], counts: Counts) -> None:
     for board in replayed:
         last = board
         if counts.boards % _EVERY == 1:
-            console.print(drawn(board, counts, _TITLE, console), "")
+            console.print(drawn(board, counts, counts.title, console), "")
             printed = board
     if last is not printed:
-        console.print(drawn(last, counts, _TITLE, console), "")
+        console.print(drawn(last, counts, counts.title, console), "")
