@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines._groups import busy, enlarged, regrouped
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.sweep import ordered
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
@@ -126,28 +127,16 @@ class SweepEachRow:
 
     def _enlarge(self, groups: int) -> None:
         """Make room for groups not met before."""
-        new = groups - len(self._marks.done)
-        if new <= 0:
-            return
         fresh = _FRESH if self._shape.counts else {**_FRESH, "done": NEVER}
-        self._marks = Marks(
-            *(
-                np.concatenate([old, np.full(new, fresh[name], old.dtype)])
-                for name, old in zip(Marks._fields, self._marks, strict=True)
-            )
-        )
-        empty = np.full((2, new), len(self._bands.mark), np.int64)
-        self._bands = self._bands._replace(first=np.concatenate([self._bands.first, empty], axis=1))
+        self._marks, self._bands = enlarged(self._marks, self._bands, groups, fresh)
 
     def busy(self) -> np.ndarray:
         """Groups that keep rows, or have yet to say that their window has become empty."""
-        return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown)
+        return busy(self._marks, self._bands)
 
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
-        known = keep[keep < len(self._marks.done)]
-        self._bands = self._bands._replace(first=np.ascontiguousarray(self._bands.first[:, known]))
-        self._marks = Marks(*(column[known] for column in self._marks))
+        self._marks, self._bands = regrouped(self._marks, self._bands, keep)
 
     def candidates(self) -> Objects:
         """Exactly what fewer than k better rows outlive in each group, best first."""

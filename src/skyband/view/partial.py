@@ -7,7 +7,7 @@ group and key can be folded again, so any cut of the rows into batches or partit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -191,13 +191,8 @@ def _dense(code: np.ndarray, codes: int) -> tuple[np.ndarray, int]:
 
 def tie_numbers(table: pa.Table, names: tuple[str, ...]) -> np.ndarray:
     """What orders keys of equal totals: one column like an id, several by a hash of all."""
-    from skyband.flow.ids import hashes, id_numbers
+    from skyband.flow.ids import id_numbers, mixed
 
-    columns: list[Any] = [table.column(name) for name in names]
     if len(names) == 1:
-        return id_numbers(columns[0], names[0])
-    mixed = np.zeros(table.num_rows, np.uint64)
-    for column in columns:
-        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        mixed = mixed * np.uint64(31) + hashes(plain).view(np.uint64)
-    return mixed.view(np.int64)
+        return id_numbers(table.column(names[0]), names[0])
+    return mixed(table.select(list(names))).view(np.int64)
