@@ -7,6 +7,7 @@ that nobody disturbed.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -18,9 +19,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pyspark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "spark"
@@ -43,12 +48,13 @@ def main() -> None:
     batches = cut(trades(3_000, seed=21, disorder=15, span=3_000), BATCHES, seed=4)
     write_batches(folder / "in", batches)
     query = asked(**QUERIES[QUERY])
-    want = plain(closed(sb.run(query, iter(batches), late="30 seconds"), batches, 30, query))
+    expected = closed(sb.run(query, iter(batches), late="30 seconds"), batches, 30, query)
+    want = plain(expected)
     with cluster(folder) as master:
         for name, kills in (("undisturbed", 0), ("one executor killed", 1)):
             began = time.monotonic()
             killed = drive(folder, name.split()[0], master, kills)
-            got = plain(answers(folder / name.split()[0] / "out"))
+            got = plain(answers(folder / name.split()[0] / "out", expected.schema))
             if got != want:
                 sys.exit(
                     f"{name}: {len(got)} rows, {len(set(want) - set(got))} missing, {len(set(got) - set(want))} new"
@@ -128,10 +134,8 @@ def _line(process: psutil.Process) -> str:
     return " ".join(process.info["cmdline"] or [])
 
 
-def answers(folder: Path) -> object:
-    """The rows that count: those in files that the sink has committed."""
-    import json
-
+def answers(folder: Path, schema: pa.Schema) -> pa.Table:
+    """The rows that count: those in files that the sink has committed. Spark writes times without their zone."""
     import pyarrow.parquet as pq
 
     names = set()
@@ -139,7 +143,7 @@ def answers(folder: Path) -> object:
         if log.name.startswith("."):
             continue
         names |= {Path(json.loads(line)["path"]).name for line in log.read_text().splitlines()[1:]}
-    return pq.read_table([folder / name for name in sorted(names)])
+    return pq.read_table([folder / name for name in sorted(names)]).cast(schema)
 
 
 if __name__ == "__main__":

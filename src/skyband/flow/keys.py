@@ -33,34 +33,40 @@ class Groups:
 
     def codes(self, rows: pa.Table) -> np.ndarray:
         """The number of each row's group."""
+        if not rows.num_rows:
+            return np.empty(0, np.int32)
         code, codes = np.zeros(rows.num_rows, np.int64), 1
         for name in self.per:
             column = _encoded(rows.column(name), name)
             here, more = column.indices.to_numpy(zero_copy_only=False), max(len(column.dictionary), 1)
             code, codes = (here, more) if codes == 1 else (code * more + here, codes * more)
-        local, places = _numbered(code, codes)
-        known = rows.select(self.per).take(pa.array(places))
-        numbers = self._known(known)
+        code, rank, places = _numbered(code, codes)
+        numbers = self._numbers(rows.select(self.per).take(pa.array(places)))
+        return numbers[rank][code]
+
+    def _numbers(self, groups: pa.Table) -> np.ndarray:
+        """The numbers of groups, each named once; those that are new get the next ones."""
+        numbers = self._known(groups)
         if numbers is not None:
-            return numbers[local]
-        numbers = np.empty(len(places), np.int32)
+            return numbers
+        numbers = np.empty(groups.num_rows, np.int32)
         before = len(self._code)
         new: list[int] = []
-        for i, value in enumerate(zip(*(known.column(name).to_pylist() for name in self.per), strict=True)):
+        for i, value in enumerate(zip(*(groups.column(name).to_pylist() for name in self.per), strict=True)):
             numbers[i] = self._code.setdefault(value, len(self._code))
             if numbers[i] == before + len(new):
                 new.append(i)
         if new:
-            self._seen.append(known.take(pa.array(new)))
-        return numbers[local]
+            self._seen.append(groups.take(pa.array(new)))
+        return numbers
 
     def _known(self, rows: pa.Table) -> np.ndarray | None:
         """The numbers of groups that were all met before; None if one is new. The usual case, without a loop."""
         seen = self.table()
         if seen is None or len(self.per) > 1:
             return None
-        column, values = rows.column(0), seen.column(0)
-        if column.type != values.type or pa.types.is_dictionary(column.type):
+        column, values = _plain(rows.column(0)), _plain(seen.column(0))
+        if column.type != values.type:
             return None
         found = pc.index_in(column, value_set=values)
         return None if found.null_count else found.to_numpy().astype(np.int32)
@@ -84,18 +90,18 @@ class Groups:
         return [column.take(pa.array(codes)).combine_chunks() for column in table.columns]
 
 
-def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers from 0 on for codes, in the order in which they are first seen, and where that is."""
+def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Codes, the rank of each in the order in which they are first seen, and where that is."""
     from skyband.kernels.order import first_seen
 
     if codes > 4 * len(code) + (1 << 20):
         _, code = np.unique(code, return_inverse=True)
         codes = int(code.max(initial=0)) + 1
     place = first_seen(code, codes)
-    order = np.argsort(place, kind="stable")
-    rank = np.empty(codes, np.int32)
-    rank[order] = np.arange(codes, dtype=np.int32)
-    return rank[code], place[order][: int((place < len(code)).sum())]
+    order = np.argsort(place, kind="stable")[: int((place < len(code)).sum())]
+    rank = np.zeros(codes, np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return code, rank, place[order]
 
 
 def _encoded(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
@@ -103,8 +109,11 @@ def _encoded(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
         msg = f"per holds {name!r}, which is {column.type}: group by columns of plain values"
         raise SchemaError(msg)
     if not pa.types.is_dictionary(column.type) or column.null_count:
-        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        column = pc.dictionary_encode(plain, null_encoding="encode")
+        column = pc.dictionary_encode(_plain(column), null_encoding="encode")
     column = column.unify_dictionaries()
     whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
