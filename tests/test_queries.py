@@ -33,7 +33,7 @@ def topk(**change):
         (lambda: topk(k="10"), "k='10' is no whole number"),
         (lambda: topk(by=7), "by=7 cannot score a row"),
         (lambda: topk(by=""), "by='' is empty"),
-        (lambda: topk(by="price *"), "by='price \\*' cannot be read"),
+        (lambda: topk(by="price *"), "by='price \\*' cannot be read: something is missing beside '\\*'"),
         (lambda: topk(window="10 minutes"), "window='10 minutes' is no window: write sb.Sliding"),
         (lambda: topk(window=sb.Tumbling("1 s")), 'time=None leaves the window without a clock.*time="ts"'),
         (lambda: topk(emit="all"), "emit='all' is unknown: write one of 'answers', 'changes', 'arrivals'"),

@@ -7,6 +7,7 @@ user's function ever reaches an engine. `flow/score.py` evaluates the tree on co
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from math import isfinite
@@ -92,7 +93,11 @@ def parse(text: str) -> Expression:
 
 
 def _plain(reason: str) -> str:
-    """What sqlglot said, without its terminal colours."""
+    """What sqlglot said, without its terminal colours and the names of its classes."""
+    signs = {**BINARY, **COMPARE, **LOGIC, "Neg": "-", "Not": "not"}
+    missing = re.match(r"Required keyword: .* missing for <class '.*\.(\w+)'>(.*)", reason)
+    if missing:
+        reason = f"something is missing beside {signs.get(missing[1], missing[1].lower())!r}{missing[2]}"
     return "".join(c for c in reason if c.isprintable()).rstrip(". ")
 
 
