@@ -180,6 +180,10 @@ class View:
             before, self._told = self._told, now
             return changed(before, now, self.table.key, ranks=ranks)
 
+    def told(self, before: pa.Table) -> None:
+        """What `changes` is to start from: a list that was read before."""
+        self._told = before
+
     # ------------------------------------------------------------ changing
 
     def apply(self, changes: Any) -> None:
