@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.flow.ids import id_numbers
+from skyband.view.alltime import AllTime
 from skyband.view.board import Leaderboard
 from skyband.view.partial import Measure, partial_totals
 from skyband.view.saved import load, save
@@ -255,6 +256,100 @@ def test_bad_sources_and_engines_say_what_to_write():
     with pytest.raises(sb.QueryError, match="ranks rows, and of= asks for keys"):
         sb.run(board("count(*)"), {"t": [1], "p": [1]}, engine="sweep")
     assert "ties by p" in str(sb.explain(board("count(*)")))
+
+
+def ranked(rows, by, k, *, ascending=False):
+    """The list of all time: (rank, score, key)."""
+    inside = {}
+    for _, _, p, x in rows:
+        inside.setdefault(p, []).append(x)
+    scored = [(TOTALS[by](xs), p) for p, xs in inside.items()]
+    best = sorted(((-s if ascending else s, p) for s, p in scored if s is not None), reverse=True)[:k]
+    return [(r, -s if ascending else s, p) for r, (s, p) in enumerate(best, 1)]
+
+
+def ever(by, k=2, **more):
+    return sb.TopK(k=k, of="p", by=by, **more)
+
+
+@settings(max_examples=60)
+@given(
+    rows, st.integers(1, 4), st.sampled_from(sorted(TOTALS)), st.booleans(), st.lists(st.integers(0, 40), max_size=4)
+)
+def test_totals_of_all_time_agree_with_a_recount_after_every_batch(rows, k, by, ascending, cuts):
+    """A list goes out when it has changed; of a finite source once, at its end."""
+    whole = table(rows)
+    query = ever(by, k, ascending=ascending)
+    final = sb.run(query, whole)
+    assert [(r["rank"], r["score"], r["p"]) for r in final.to_pylist()] == ranked(rows, by, k, ascending=ascending)
+    bounds = [0, *sorted(min(c, len(rows)) for c in cuts), len(rows)]
+    line = AllTime(query, whole.schema, live=True)
+    before = []
+    for low, high in zip(bounds, bounds[1:], strict=False):
+        found = line.push(whole.slice(low, high - low)).to_pylist()
+        now = ranked(rows[:high], by, k, ascending=ascending)
+        assert [(r["rank"], r["score"], r["p"]) for r in found] == ([] if now == before else now)
+        before = now
+        again = AllTime(query, whole.schema, live=True)
+        again.load(line.save())
+        line = again
+    assert line.finish().num_rows == 0
+    assert line.kept == len({p for _, _, p, x in rows if x is not None or by.startswith("count")})
+
+
+@settings(max_examples=40)
+@given(rows, st.sampled_from(["sum(x)", "count(*)", "mean(x)"]), st.integers(1, 3), st.booleans())
+def test_changes_and_arrivals_of_all_time(rows, by, batches, ranks):
+    whole = table(rows)
+    size = -(-max(len(rows), 1) // batches)
+    parts = [whole.slice(at, size) for at in range(0, max(len(rows), 1), size)]
+    kept, heard = {}, []
+    for row in sb.run(ever(by, emit="changes", ranks=ranks, per=["g"]), iter(parts)).to_pylist():
+        cell, line = (row["g"], row["p"]), row["score"]
+        if row["_change_type"] in ("insert", "update_postimage"):
+            assert cell not in kept
+            kept[cell] = line
+        else:
+            assert kept.pop(cell) == line
+    for g in "ab":
+        mine = [r for r in rows if r[1] == g]
+        assert {p: s for (h, p), s in kept.items() if h == g} == {p: s for _, s, p in ranked(mine, by, 2)}
+    heard = [r["p"] for r in sb.run(ever(by, emit="arrivals"), iter(parts)).to_pylist()]
+    assert len(set(heard)) == len(heard)
+    assert {p for _, _, p in ranked(rows, by, 2)} <= set(heard)
+
+
+def test_the_sales_of_all_time_and_ups_and_downs(real_data):
+    """Cases 1 and 2 of the paper: a year of sales with returns against DuckDB; random ups and downs, in batches."""
+    import duckdb
+
+    path = real_data / "online_retail.parquet"
+    answers = sb.run(sb.TopK(k=20, of="stock_code", by="sum(quantity)"), path, progress=False)
+    with duckdb.connect(config={"threads": 1}) as db:
+        asked = (
+            "select sum(quantity)::double s, stock_code from read_parquet($path) group by all order by s desc limit 20"
+        )
+        best = db.sql(asked, params={"path": str(path)}).fetchall()
+    assert list(zip(answers["score"].to_pylist(), answers["stock_code"].to_pylist(), strict=True)) == best
+    rng = np.random.default_rng(2)
+    batches = [{"p": rng.integers(0, 500, 2000), "x": rng.integers(-9, 10, 2000)} for _ in range(30)]
+    stream = sb.stream(ever("sum(x)", 10), iter(batches))
+    totals = np.zeros(500, np.int64)
+    for batch, found in zip(batches, stream, strict=True):
+        np.add.at(totals, batch["p"], batch["x"])
+        order = np.lexsort((-np.arange(500), -totals))[:10]
+        assert found["p"].to_pylist() == order.tolist()
+        assert found["score"].to_pylist() == totals[order].tolist()
+
+
+def test_totals_of_all_time_in_words():
+    query = ever("sum(x)")
+    assert "totals of all time" in str(sb.explain(query))
+    assert sb.parse(sb.to_yaml(query)).query == query
+    with pytest.raises(sb.QueryError, match="window=None is no window"):
+        sb.TopK(k=1, by="x")
+    with pytest.raises(sb.QueryError, match="time='t' says nothing without a window"):
+        ever("sum(x)", time="t")
 
 
 HOURS = """

@@ -14,6 +14,7 @@ import skyband as sb
 from skyband.tables.columns import Columns
 from skyband.view.core import Core
 from skyband.view.policy import Adaptive, Fixed, Modelled, Root, Seen
+from skyband.view.restore import resumed
 
 
 class Trouble(Columns):
@@ -87,6 +88,72 @@ def test_old_versions_never_win(data, start, k, more):
     for i, v, n in order:
         view.apply({"id": [i], "value": [v], "_version": [n]})
     assert told(view) == naive(table.value, k)
+
+
+class Behind(Columns):
+    """A copy of a table, asked at whatever state it has come to: before or after what the stream has told."""
+
+    def ranked(self, by, columns, *, ascending=False):
+        del by, columns, ascending
+        return self
+
+
+@settings(max_examples=60)
+@given(st.data(), tables, st.integers(1, 4), st.integers(0, 4))
+def test_a_refill_brings_no_old_row_back(data, start, k, more):
+    """The table that is asked may be behind the stream or ahead of it, and the stream out of order."""
+    log = data.draw(st.lists(st.tuples(st.integers(0, 19), values), max_size=25))
+    begin = np.array(start + [math.nan] * (20 - len(start)))
+    copy = Behind(begin.copy())
+    view = sb.View(copy, k, "value", kmax=k + more, ordered=False)
+    order = data.draw(st.permutations(range(len(log))))
+    upto = 0
+    for heard, n in enumerate(order):
+        upto = max(upto, data.draw(st.integers(0, len(log))))  # how far the copy has come
+        copy.value[:] = begin
+        for i, v in log[:upto]:
+            copy.value[i] = v
+        view.apply({"id": [log[n][0]], "value": [log[n][1]], "_version": [n]})
+        if heard == len(order) // 2:
+            view = resumed(sb.View, copy, view.save(), {"kmax": k + more, "ordered": False})
+    for i, v in log:
+        begin[i] = v
+    view._core._check()
+    assert told(view) == naive(begin, k)
+
+
+def test_what_was_told_is_remembered_until_it_is_forgotten(tmp_path):
+    """A row that left while its copy in the table is old comes back by no refill; its columns are the stream's."""
+    pytest.importorskip("sqlalchemy")
+    rows = {"name": list("abcde"), "x": [5.0, 4.0, 3.0, 2.0, 1.0], "note": list("vwxyz")}
+    with sb.tables.open_table(f"sqlite:///{tmp_path}/a.db", "stock", key="name", rows=rows) as table:
+        view = sb.View(table, 2, "x", kmax=2, columns=["note"], ordered=False)
+        change = {"name": ["d", "a", "b"], "x": [3.5, None, None], "note": ["new", None, None]}
+        view.apply({**change, "_change_type": ["update", "delete", "delete"], "_version": [7, 8, 9]})
+        assert [(r["score"], r["name"], r["note"]) for r in view.read().to_pylist()] == [
+            (3.5, "d", "new"),
+            (3.0, "c", "x"),
+        ]
+        view.apply({"name": ["a"], "x": [9.0], "note": ["old"], "_version": [7]})
+        assert view.stats.stale == 1
+        view.forget(8)
+        assert view.save()["seen_version"].tolist() == [9]
+        with pytest.raises(sb.SchemaError, match="lacks the column '_version'"):
+            view.apply({"name": ["a"], "x": [9.0], "note": ["old"]})
+
+
+def test_a_view_tells_what_changed():
+    table = Columns(np.array([9.0, 7.0, 5.0, 3.0]))
+    view = sb.View(table, 2, "value", kmax=3)
+    assert view.changes()["_change_type"].to_pylist() == ["insert", "insert"]
+    view.apply({"id": [3, 0], "value": [8.0, 9.5]})
+    columns = ["_change_type", "rank", "score", "id"]
+    assert [tuple(r.values()) for r in view.changes().select(columns).to_pylist()] == [
+        ("delete", 2, 7.0, 1), ("update_preimage", 1, 9.0, 0), ("update_postimage", 1, 9.5, 0), ("insert", 2, 8.0, 3),
+    ]  # fmt: skip
+    assert view.changes().num_rows == 0
+    view.apply({"id": [3], "value": [10.0]})
+    assert view.changes(ranks=True)["_change_type"].to_pylist() == ["update_preimage", "update_postimage"] * 2
 
 
 @settings(max_examples=40)

@@ -11,7 +11,7 @@ from skyband.engines.plan import choose
 from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, SourceError
 from skyband.lang.statement import Statement
-from skyband.query import TopK
+from skyband.query import Ever, TopK
 from skyband.query.duration import duration, instant, spoken
 from skyband.query.join import POLICIES
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skyband.flow.source import Source
     from skyband.join.pipeline import JoinPipeline
     from skyband.query.join import Choose
+    from skyband.view.alltime import AllTime
     from skyband.workload.pipeline import WorkloadPipeline
     from skyband.workload.workload import Workload
 
@@ -269,7 +270,7 @@ class _Session:
         self.ahead = _length(ahead, "ahead")
         self.source = open_source(source)
         self.between: tuple[int | None, int | None] = (None, None)
-        self.pipeline: Pipeline | WorkloadPipeline | JoinPipeline | None = None
+        self.pipeline: Pipeline | WorkloadPipeline | JoinPipeline | AllTime | None = None
 
     @property
     def stats(self) -> Stats:
@@ -296,7 +297,7 @@ class _Session:
         if self.pipeline is not None:
             yield self.asked.shaped(self.pipeline.finish())
 
-    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline | WorkloadPipeline | JoinPipeline:
+    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline | WorkloadPipeline | JoinPipeline | AllTime:
         from skyband.flow.pipeline import Pipeline
 
         if self.query.join is not None:
@@ -307,6 +308,10 @@ class _Session:
             join.between(*self.between)
             return join
 
+        if isinstance(self.query.window, Ever):
+            from skyband.view.alltime import AllTime
+
+            return AllTime(self.query, schema, live=not self.source.finite)
         line: Any = Pipeline
         if self.query.of:
             from skyband.view.board import Leaderboard as line  # noqa: N813 - the same doors
@@ -473,9 +478,13 @@ def _board_described(query: TopK) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
     ratio = -(-window.size // window.slide)
     keys = ", ".join(query.of)
-    size, slide = spoken(window.size), spoken(window.slide)
-    yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
-    yield f"keeps: one partial total for each {keys} and pane of the window{per}"
+    if isinstance(window, Ever):
+        yield "window: none; totals of all time, told again after every batch that changes a list"
+        yield f"keeps: one total for each {keys}{per}"
+    else:
+        size, slide = spoken(window.size), spoken(window.slide)
+        yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+        yield f"keeps: one partial total for each {keys} and pane of the window{per}"
     best = "smallest" if query.ascending else "largest"
     yield f"order: {query.by}, {best} first; ties by {keys} (the larger first)"
     yield f"emits: {query.emit}"

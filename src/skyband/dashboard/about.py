@@ -44,6 +44,8 @@ def _window(query: TopK) -> str:
     from skyband.query.duration import spoken
 
     window = query.window
+    if window.kind == "ever":
+        return "all time"
     if window.counts:
         return (
             f"last {window.size:,} rows, every {window.slide:,}" if window.slide > 1 else f"last {window.size:,} rows"

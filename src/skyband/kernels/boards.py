@@ -142,6 +142,26 @@ def _shrink(cells, boards, g, keep):
     boards.bound_score[g], boards.bound_tie[g] = score[ranked[-1]], tie[ranked[-1]]
 
 
+@inlined
+def _moved(c, g, inside, near, sizes, place, stale):
+    """Let a cell with a new total into its group's view, or out of it; how many are in it then."""
+    at = place[c]
+    if at >= 0:
+        stale[g] = True
+        if not inside:  # bad: the last takes its place
+            sizes[g] -= 1
+            last = near[g, sizes[g]]
+            near[g, at] = last
+            place[last] = at
+            place[c] = -1
+    elif inside:
+        stale[g] = True
+        near[g, sizes[g]] = c
+        place[c] = sizes[g]
+        sizes[g] += 1
+    return sizes[g]
+
+
 @kernel
 def close(entries, cells, boards, marks, upto, clock, shape):
     """Close every window that ends by `upto`. Entries before `marks[LOW]` are no longer needed afterwards.
@@ -235,22 +255,8 @@ def close(entries, cells, boards, marks, upto, clock, shape):
                 continue
             score[c] = new
             inside = not np.isnan(new) and not _before(bound_score[g], bound_tie[g], new, tie[c])
-            at = place[c]
-            if at >= 0:
-                stale[g] = True
-                if not inside:  # bad: the last takes its place
-                    sizes[g] -= 1
-                    last = near[g, sizes[g]]
-                    near[g, at] = last
-                    place[last] = at
-                    place[c] = -1
-            elif inside:
-                stale[g] = True
-                near[g, sizes[g]] = c
-                place[c] = sizes[g]
-                sizes[g] += 1
-                if sizes[g] == room:
-                    _shrink(cells, boards, g, keep)
+            if _moved(c, g, inside, near, sizes, place, stale) == room:
+                _shrink(cells, boards, g, keep)
         # -- the lists
         if lists + groups > out_lists.shape[1]:
             more = np.empty((4, 2 * (lists + groups)), np.int64)
@@ -294,6 +300,55 @@ def close(entries, cells, boards, marks, upto, clock, shape):
         w += 1
     marks[STEP], marks[LOW], marks[HIGH], marks[SPLIT], marks[EPOCH] = w, low, high, split, epoch
     return out_lists[:, :lists], out_rows[:2, :rows], out_scores[:rows]
+
+
+@kernel
+def grow(cell, ints, floats, cells, boards, shape):
+    """Add to the totals of all time; the lists of the groups in which something of their view has changed.
+
+    `shape` as for `close`. Returns the groups, where their lists begin, and of each line cell, score and rank.
+    """
+    k, keep, kind, unit, sign, arrivals = shape
+    group, tie, behind, score, told = cells.group, cells.tie, cells.behind, cells.score, cells.told
+    back_ints, back_floats, place = cells.back_ints, cells.back_floats, cells.place
+    near, sizes, stale = boards.near, boards.size, boards.stale
+    room = near.shape[1]
+    for e in range(len(cell)):
+        c = cell[e]
+        g = group[c]
+        _add(c, e, ints, floats, behind, back_ints, back_floats)
+        behind[c] = 1
+        new = sign * _score(back_ints, back_floats, c, kind, unit)
+        if new == score[c]:
+            continue
+        score[c] = new
+        inside = not np.isnan(new) and not _before(boards.bound_score[g], boards.bound_tie[g], new, tie[c])
+        if _moved(c, g, inside, near, sizes, place, stale) == room:
+            _shrink(cells, boards, g, keep)
+    count = 0
+    for g in range(len(sizes)):
+        count += stale[g]
+    groups, first = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
+    out, rows = np.empty((2, count * k), np.int64), 0
+    scores = np.empty(count * k)
+    count = 0
+    for g in range(len(sizes)):
+        if not stale[g]:
+            continue
+        stale[g] = False
+        if sizes[g] < k and (boards.bound_score[g] > -np.inf or boards.bound_tie[g] > -(1 << 63)):
+            refill(cells, boards, g, keep)
+        ranked = best(near[g, : sizes[g]], score, tie, k)
+        for r in range(len(ranked)):
+            c = ranked[r]
+            if arrivals and told[c]:
+                continue
+            told[c] = True
+            out[0, rows], out[1, rows], scores[rows] = c, r + 1, score[c]
+            rows += 1
+        groups[count], first[count + 1] = g, rows
+        count += 1
+    return groups, first, out[:, :rows], scores[:rows]
 
 
 @kernel

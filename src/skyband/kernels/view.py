@@ -25,7 +25,6 @@ class Rows(NamedTuple):
 
     id: np.ndarray
     score: np.ndarray
-    version: np.ndarray
     row: np.ndarray  # where its other columns are found
     order: np.ndarray  # places, best first, as of the last `rank`
     free: np.ndarray  # places that hold no row
@@ -36,10 +35,12 @@ class Rows(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The newest version of every id that a change spoke of since the table was last asked; empty: not needed."""
+    """The newest version of every id that a change spoke of, and what it said; empty: not needed."""
 
     id: np.ndarray
     version: np.ndarray  # NO_VERSION where free
+    score: np.ndarray
+    row: np.ndarray  # where its other columns are found
 
 
 @inlined
@@ -75,7 +76,7 @@ def _before(e, f, score, id):
 @kernel
 def rank(rows, marks):
     """Bring `order` up to date: sort what has changed, merge it with what has not. O(k' + changed * log changed)."""
-    row_id, row_score, _, _, order, _, _, state, touched, _ = rows
+    row_id, row_score, _, order, _, _, state, touched, _ = rows
     count = 0
     for i in range(marks[TOUCHED]):
         e = touched[i]
@@ -147,23 +148,22 @@ def _unslot(at, ids, slots, mask):
 
 
 @inlined
-def _newer(id, version, again, seen_id, seen_version):
-    """Whether no newer version of `id` was seen; if so, this one is remembered. `again`: the same one counts too."""
+def _told(id, seen_id, seen_version):
+    """Where the newest version of `id` is noted, or the free place where it would be."""
     mask = len(seen_id) - 1
     at = _home(id, mask)
     while seen_version[at] != NO_VERSION and seen_id[at] != id:
         at = (at + 1) & mask
-    if seen_version[at] != NO_VERSION and (seen_version[at] > version or (seen_version[at] == version and not again)):
-        return False
-    seen_id[at], seen_version[at] = id, version
-    return True
+    return at
 
 
 @kernel
-def remember(id, version, seen_id, seen_version):
-    """Put versions into a table with room for them."""
+def remember(id, version, score, row, seen):
+    """Put versions, each of another id, into a table with room for them."""
+    seen_id, seen_version, seen_score, seen_row = seen
     for i in range(len(id)):
-        _newer(id[i], version[i], False, seen_id, seen_version)
+        at = _told(id[i], seen_id, seen_version)
+        seen_id[at], seen_version[at], seen_score[at], seen_row[at] = id[i], version[i], score[i], row[i]
 
 
 @kernel
@@ -172,11 +172,13 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
 
     A change is an id and its new score; NaN: the row is gone, or has no score. `shape` is (first, stop below, most
     rows, rows kept of a view that is full, whether the bound follows the lowest row kept, whether only ids outside the
-    view count, whether these changes were taken before, first row number). O(1) a change.
+    view count, whether these changes were taken before, first row number). With `seen`, changes count only if they are
+    newer than what is known of their id; and of rows outside the view only those that no change spoke of, for what the
+    table holds may be older or younger than the stream. O(1) a change.
     """
     first, stop, most, keep, follow, fresh, again, base = shape
-    row_id, row_score, row_version, row_row, order, free, slots, state, touched, bits = rows
-    seen_id, seen_version = seen
+    row_id, row_score, row_row, order, free, slots, state, touched, bits = rows
+    seen_id, seen_version, seen_score, seen_row = seen
     mask = len(slots) - 1
     size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
     level, peak, draw = marks[LEVEL], marks[PEAK], marks[DRAW]  # the walk of the size, as if no row made room
@@ -186,10 +188,15 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     i = first
     while i < len(ids):
         id, s = ids[i], score[i]
-        if versions and not _newer(id, version[i], again, seen_id, seen_version):
-            stale += 1
-            i += 1
-            continue
+        if versions:
+            told = _told(id, seen_id, seen_version)
+            known = seen_version[told] != NO_VERSION
+            if known and not again and (fresh or seen_version[told] >= version[i]):
+                stale += 1
+                i += 1
+                continue
+            if not fresh and not again:
+                seen_id[told], seen_version[told], seen_score[told], seen_row[told] = id, version[i], s, base + i
         inside = s > limit or (s == limit and id >= limit_id)  # false for NaN
         word, bit = _bit(id, bits)
         if not inside and not bits[word] & bit:
@@ -209,7 +216,6 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
             spare -= 1
             e = np.int64(free[spare])
             row_id[e], row_score[e], row_row[e] = id, s, base + i
-            row_version[e] = version[i] if versions else NO_VERSION
             slots[at] = e
             bits[word] |= bit
             size += 1
@@ -227,8 +233,6 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
         elif inside:
             neutral += 1
             row_row[e] = base + i
-            if versions:
-                row_version[e] = version[i]
             if s != row_score[e]:
                 row_score[e] = s
                 if not state[e] & _DIRTY:
@@ -276,7 +280,7 @@ def cut(rows, marks, bound_score, bound_id, most):
     """Drop all rows after the first `most`."""
     if marks[SIZE] <= most:
         return
-    row_id, row_score, _, _, order, free, slots, state, _, _ = rows
+    row_id, row_score, _, order, free, slots, state, _, _ = rows
     rank(rows, marks)
     mask = len(slots) - 1
     while marks[SIZE] > most:
@@ -295,7 +299,7 @@ def cut(rows, marks, bound_score, bound_id, most):
 @kernel
 def place(ids, rows, marks):
     """Build all the rest from rows that stand in places 0, 1, 2, ..., best first."""
-    row_id, _, _, _, order, free, slots, state, _, _ = rows
+    row_id, _, _, order, free, slots, state, _, _ = rows
     mask = len(slots) - 1
     slots[:] = -1
     state[:] = 0

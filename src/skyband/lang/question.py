@@ -11,7 +11,7 @@ from skyband.errors import ParseError, QueryError
 from skyband.lang.document import Part
 from skyband.lang.lengths import in_words
 from skyband.lang.statement import Remote, Statement
-from skyband.query import EMITS, Counting, Sliding, TopK
+from skyband.query import EMITS, Counting, Ever, Sliding, TopK
 
 _T = TypeVar("_T")
 
@@ -61,7 +61,8 @@ def statement(part: Part) -> Statement:
     known = [*FIELDS, *(name for name in signature(TopK).parameters if name not in FIELDS and name != "join"), "join"]
     if isinstance(part.value, dict) and not part.path and "source" in part.value:
         raise part.error("is a whole pipeline file, not a query: read it with skyband.lang.load")
-    found = part.fields(known, ["k", "by", "window"])
+    ever = isinstance(part.value, dict) and "of" in part.value and "window" not in part.value  # totals of all time
+    found = part.fields(known, ["k", "by"] if ever else ["k", "by", "window"])
     given = {name: FIELDS.get(name, Part.guessed)(value) for name, value in found.items() if name != "join"}
     remote = _remote(found["join"]) if "join" in found else None
     return Statement(_built(lambda: TopK(**given), part, found), remote=remote)
@@ -111,7 +112,9 @@ def described(query: TopK) -> dict[str, Any]:
     window = query.window
     shown: dict[str, Any] = {"name": query.name} if query.name is not None else {}
     shown |= {"k": int(query.k), "by": str(query.by)}
-    if isinstance(window, Counting):
+    if isinstance(window, Ever):
+        pass  # totals of all time: no window is what they have
+    elif isinstance(window, Counting):
         shown["window"] = {"rows": window.size} | ({"every": window.slide} if window.slide > 1 else {})
     else:
         shown["window"] = {"size": in_words(window.size), "slide": in_words(window.slide) if window.slide else "row"}

@@ -3,7 +3,7 @@
 from skyband.query.join import Budget, Join
 from skyband.query.points import Distance, Weighted, distance, weighted
 from skyband.query.topk import EMITS, RESERVED, TopK
-from skyband.query.window import Counting, Sliding, Tumbling
+from skyband.query.window import Counting, Ever, Sliding, Tumbling
 
 __all__ = [
     "EMITS",
@@ -11,6 +11,7 @@ __all__ = [
     "Budget",
     "Counting",
     "Distance",
+    "Ever",
     "Join",
     "Sliding",
     "TopK",

@@ -14,7 +14,7 @@ from skyband.query.expression import Expression, parse
 from skyband.query.join import Join
 from skyband.query.points import Distance, Weighted
 from skyband.query.total import parse_total
-from skyband.query.window import Counting, Sliding
+from skyband.query.window import Counting, Ever, Sliding
 
 Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 """A score in Python: a function from NumPy columns to one float64 column."""
@@ -39,7 +39,7 @@ class TopK:
         `sb.weighted`, or a function from NumPy columns to a float64 column. Larger is better, except for a
         distance; NULL and NaN are never ranked.
     window
-        `Sliding`, `Tumbling` or `Counting`.
+        `Sliding`, `Tumbling` or `Counting`. Totals (see `of`) need none: without a window they are those of all time.
     time
         The column with the event time (not needed for `Counting`).
     per
@@ -107,7 +107,7 @@ class TopK:
         self,
         k: int,
         by: str | Expression | Distance | Weighted | Score,
-        window: Sliding | Counting,
+        window: Sliding | Counting | None = None,
         time: str | None = None,
         per: str | Iterable[str] = (),
         id: str | None = None,
@@ -124,6 +124,7 @@ class TopK:
     ) -> None:
         of = (of,) if isinstance(of, str) else tuple(of)
         by = (parse_total(by) if of else parse(by)) if isinstance(by, str) else by
+        window = Ever() if window is None and of else window
         ascending = bool(getattr(by, "ascending", False)) if ascending is None else ascending
         per = (per,) if isinstance(per, str) else tuple(per)
         given = locals()
@@ -139,7 +140,7 @@ class TopK:
                 self.by,
                 'cannot score a row: write an expression such as "price * volume", or a function of columns',
             )
-        if not isinstance(self.window, (Sliding, Counting)):
+        if not isinstance(self.window, (Sliding, Counting)) or (isinstance(self.window, Ever) and not self.of):
             _refuse(
                 "window",
                 self.window,
@@ -199,7 +200,10 @@ class TopK:
             _refuse("of", list(self.of), "is no list of distinct column names: name each column once, here or in per")
         if not isinstance(self.by, Expression) or self.by.tree[0] != "total":
             _refuse("by", self.by, "is no total, and of= ranks keys by one: write one such as sum(quantity)")
-        if self.window.counts or not self.window.slide:
+        if isinstance(self.window, Ever):
+            if self.time is not None:
+                _refuse("time", self.time, "says nothing without a window: leave it out, or write a window")
+        elif self.window.counts or not self.window.slide:
             _refuse(
                 "window", self.window, 'has no totals: write sb.Sliding("1 day", "1 hour") or sb.Tumbling("1 hour")'
             )

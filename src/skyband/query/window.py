@@ -141,3 +141,19 @@ class Counting:
                 f"answer; write a slide of at most {self.size}"
             )
             raise QueryError(msg)
+
+
+@dataclass(frozen=True, repr=False)
+class Ever(Counting):
+    """All rows there ever were: what `window=None` means. Only totals are kept so."""
+
+    size: int = 1 << 62
+    kind: ClassVar[str] = "ever"
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """No engine for rows serves it."""
+        return frozenset({"ever"})
+
+    def __repr__(self) -> str:
+        return "None"

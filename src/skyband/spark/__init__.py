@@ -1,7 +1,7 @@
 """THE SAME STAGES on Structured Streaming: prune before the shuffle, one stateful operator, answers out.
 
-`top_k(query)` is a function from DataFrame to DataFrame, for `df.transform(...)`; `register(spark)` brings sources of
-our own, `latest(query, url)` a sink.
+`top_k(query)` is a function from DataFrame to DataFrame, for `df.transform(...)`, and so is `view(table, k, by)` for
+the changes of a table; `register(spark)` brings sources of our own, `latest(query, url)` a sink.
 """
 
 from __future__ import annotations
@@ -9,5 +9,6 @@ from __future__ import annotations
 from skyband.spark.pipeline import top_k
 from skyband.spark.sink import latest
 from skyband.spark.source import register
+from skyband.spark.view import view
 
-__all__ = ["latest", "register", "top_k"]
+__all__ = ["latest", "register", "top_k", "view"]

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from skyband.flow.ids import mixed
 from skyband.flow.time import TimeType
-from skyband.spark.prune import Counts, Packed, in_utc, placed
+from skyband.query import Ever
+from skyband.spark.prune import NEVER, Counts, Packed, in_utc, placed
 from skyband.spark.state import unwrite
+from skyband.view.alltime import AllTime
 from skyband.view.board import Leaderboard
 from skyband.view.partial import PANE, Measure, partial_totals
 from skyband.view.saved import load, save
@@ -34,8 +36,10 @@ class Board:
         """What goes before the shuffle."""
         return BoardPacker(self.query, keys)
 
-    def bucket(self, schema: pa.Schema, engine: str, *, early: bool) -> BoardBucket:
+    def bucket(self, schema: pa.Schema, engine: str, *, early: bool) -> BoardBucket | AllTimeBucket:
         """What goes behind it."""
+        if isinstance(self.query.window, Ever):
+            return AllTimeBucket(self.query, schema, engine)
         return BoardBucket(self.query, schema, engine, early=early)
 
     def told(self) -> dict[str, str]:
@@ -54,14 +58,20 @@ class BoardPacker:
 
     def add(self, rows: pa.Table) -> None:
         """Take a batch."""
-        assert self.query.time is not None
         rows = in_utc(rows)
+        if isinstance(self.query.window, Ever):
+            self._add(rows, np.zeros(rows.num_rows, np.int64), np.full(rows.num_rows, NEVER))
+            return
+        assert self.query.time is not None
         kind = TimeType.of(self.query, rows.schema.field(self.query.time).type)
         time, missing = kind.micros(rows.column(self.query.time))
         if missing is not None:
             self.counts.timeless(int(missing.sum()))
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        self.counts.add(np.asarray(self.clock.pane_end(time)), self._bucket(rows), np.zeros(len(time), np.bool_))
+        self._add(rows, time, np.asarray(self.clock.pane_end(time)))
+
+    def _add(self, rows: pa.Table, time: np.ndarray, ends: np.ndarray) -> None:
+        self.counts.add(ends, self._bucket(rows), np.zeros(len(time), np.bool_))
         found, without = partial_totals(self.query, Measure.of(self.query, rows.schema), rows, time)
         self.counts.unscored(without)
         self.partials.append(found)
@@ -85,6 +95,8 @@ class BoardPacker:
 
 class BoardBucket:
     """The groups of one bucket of a leaderboard."""
+
+    timed = True
 
     def __init__(self, query: TopK, schema: pa.Schema, engine: str, *, early: bool) -> None:
         self.query, self.schema, self.engine, self.early = query, schema, engine, early
@@ -148,6 +160,54 @@ class BoardBucket:
     def alive(self) -> bool:
         """Whether there is anything to remember."""
         return self.line.alive()
+
+
+class AllTimeBucket:
+    """The groups of one bucket of a leaderboard of all time."""
+
+    timed = False
+
+    def __init__(self, query: TopK, schema: pa.Schema, engine: str) -> None:
+        self.query, self.schema, self.engine = query, schema, engine
+        self.line = AllTime(query, schema, live=True)
+        self.counts = dict.fromkeys(("rows", "without_score", "without_time", "late"), 0)
+
+    @property
+    def kept(self) -> int:
+        """How many totals are kept."""
+        return self.line.kept
+
+    def save(self) -> Saved:
+        """All there is to remember."""
+        return self.line.save()
+
+    def load(self, saved: Saved) -> None:
+        """Go on where another one stood."""
+        self.line.load(saved)
+
+    def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:
+        """Partial totals as they were packed; the lists that they change."""
+        partials = []
+        for counts, blob in zip(packed["counts"], packed["blob"], strict=True):
+            Counts.read(unwrite(counts), watermark, self.counts)
+            if blob:
+                partials.append(unwrite(blob))
+        if not partials:
+            return self.line.finish()
+        return self.line.take(pa.concat_tables(partials).unify_dictionaries())
+
+    def finish(self, newest: int) -> pa.Table:
+        """All has been told."""
+        del newest
+        return self.line.finish()
+
+    def next_end(self) -> int | None:
+        """Nothing happens without rows."""
+        return None
+
+    def alive(self) -> bool:
+        """Totals of all time are always remembered."""
+        return True
 
 
 _NOTHING = pa.table({PANE: pa.array([], pa.int64())})

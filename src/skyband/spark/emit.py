@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.flow.schema import check_schema
 from skyband.flow.time import TimeType
+from skyband.query import Ever
 from skyband.spark.prune import utc_type
 from skyband.spark.state import unwrite
 
@@ -29,9 +30,11 @@ def result_type(schema: StructType, query: TopK, *, early: bool, per: Sequence[s
         TimeType.of(query, arrow.field(query.time).type)
         time = schema[query.time].dataType
     fields = [StructField(query.column("query"), StringType())] if per is not None else []
-    fields += [StructField(query.column("window_start"), time), StructField(query.column("window_end"), time)]
+    ever = isinstance(query.window, Ever)
+    if not ever:
+        fields += [StructField(query.column("window_start"), time), StructField(query.column("window_end"), time)]
     per = query.per if per is None else per
-    if query.emit == "changes":
+    if query.emit == "changes" or ever:
         fields.append(StructField(query.column("step"), LongType()))
     fields += [StructField(name, schema[name].dataType) for name in per]
     if query.emit == "changes":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,9 @@ from skyband.windows.timeline import BEGINNING
 if TYPE_CHECKING:
     from skyband.flow.part import Part
     from skyband.flow.saved import Saved
-    from skyband.spark.board import BoardBucket
+    from skyband.spark.board import AllTimeBucket, BoardBucket
     from skyband.spark.share import Share, Shared, Single
+    from skyband.spark.view import ViewBucket, Watched
 
 TOLD = "blob binary, rows long, without_score long, without_time long, late long, candidates long"
 """What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
@@ -70,6 +71,11 @@ class Bucket:
         if line.clock.counts:
             return line.count(part)
         return line.take(part, watermark)
+
+    @property
+    def timed(self) -> bool:
+        """Whether something may happen as time goes by."""
+        return not self.query.window.counts
 
     @property
     def kept(self) -> int:
@@ -127,18 +133,22 @@ class Bucket:
         return bool(len(line.emitter.busy()))
 
 
+AnyBucket = Union[Bucket, "BoardBucket", "AllTimeBucket", "ViewBucket"]
+
+
 class Operator(StatefulProcessor):
     """Buckets on `transformWithStateInPandas`."""
 
     def __init__(
         self,
-        shares: Mapping[int, Share],
+        shares: Mapping[int, Share] | Mapping[int, Watched],
         schema: pa.Schema,
         identity: Mapping[int, dict[str, str]],
         *,
         early: bool,
     ) -> None:
-        self.shares, self.schema, self.identity, self.early = dict(shares), schema, dict(identity), early
+        self.shares: dict[int, Any] = dict(shares)
+        self.schema, self.identity, self.early = schema, dict(identity), early
 
     def init(self, handle: Any) -> None:
         """Open the state."""
@@ -175,14 +185,14 @@ class Operator(StatefulProcessor):
             }
         )
 
-    def _bucket(self, key: int, old: list[bytes]) -> Bucket | BoardBucket:
+    def _bucket(self, key: int, old: list[bytes]) -> AnyBucket:
         share = self.shares[key]
         if not old:
             return share.bucket(self.schema, share.engine, early=self.early)
         header, saved = read(b"".join(old))
         check(header, self.identity[key])
         was = unwrite(saved.pop("schema")["v"][0].as_py()).schema
-        bucket = share.bucket(self.schema, header["engine"], early=self.early)
+        bucket: AnyBucket = share.bucket(self.schema, header["engine"], early=self.early)
         bucket.load(widened(saved, was, self.schema))
         return bucket
 
@@ -190,7 +200,7 @@ class Operator(StatefulProcessor):
         found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
         return [found[number] for number in sorted(found)]
 
-    def _store(self, bucket: Bucket | BoardBucket, old: list[bytes], identity: dict[str, str]) -> None:
+    def _store(self, bucket: AnyBucket, old: list[bytes], identity: dict[str, str]) -> None:
         """Write the chunks that have changed; a bucket with nothing to remember leaves the state."""
         new: list[bytes] = []
         if bucket.alive():
@@ -203,8 +213,8 @@ class Operator(StatefulProcessor):
         for number in range(len(new), len(old)):
             self.state.removeKey((number,))
 
-    def _set_timer(self, bucket: Bucket | BoardBucket) -> None:
-        if bucket.query.window.counts:  # no clock, and Spark breaks off the talk if it is asked for timers
+    def _set_timer(self, bucket: AnyBucket) -> None:
+        if not bucket.timed:  # no clock, and Spark breaks off the talk if it is asked for timers
             return
         for timer in list(self.handle.listTimers()):
             self.handle.deleteTimer(timer)

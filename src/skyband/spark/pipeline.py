@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
-from skyband.query import TopK
+from skyband.query import Ever, TopK
 from skyband.spark.board import Board
 from skyband.spark.session import ROCKSDB
 from skyband.spark.share import Share, Shared, Single, split
@@ -19,6 +19,8 @@ from skyband.workload.workload import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from skyband.spark.maintain import Operator
 
 OLDEST = (4, 2)
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -64,7 +66,7 @@ def top_k(
     >>> query = sb.TopK(k=10, by="price * volume", window=sb.Sliding("10 minutes", "1 minute"), time="ts")
     >>> step = sb.spark.top_k(query)  # then: trades.withWatermark("ts", "30 seconds").transform(step)
     """
-    _check_version()
+    check_version()
     single = isinstance(query, TopK)
     asked = [query] if isinstance(query, TopK) else list(_queries(query))
     for one in asked:
@@ -79,6 +81,9 @@ def top_k(
         raise QueryError(msg)
     if len(asked) > 1 and any(one.of for one in asked):
         msg = "of= ranks keys, which a workload cannot share: run a stream of its own for it"
+        raise QueryError(msg)
+    if early and isinstance(asked[0].window, Ever):
+        msg = "early=True says nothing without a window: totals of all time are told at every trigger"
         raise QueryError(msg)
     for name, given in (("buckets", buckets), ("tasks", tasks)):
         if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
@@ -110,7 +115,8 @@ def _queries(query: object) -> Iterable[TopK]:
     raise QueryError(msg)
 
 
-def _check_version() -> None:
+def check_version() -> None:
+    """Raise unless Spark is new enough."""
     import pyspark
 
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
@@ -124,7 +130,7 @@ def _transformed(
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
-    from skyband.spark.emit import decoded, result_type, source_schema
+    from skyband.spark.emit import result_type, source_schema
     from skyband.spark.prune import ID, PACKED
     from skyband.spark.state import fingerprint
 
@@ -150,21 +156,29 @@ def _transformed(
         return packed.groupBy("bucket").applyInArrow(_answering(by_key, schema, early=early), out)
     from skyband.spark.maintain import TOLD, Operator
 
-    if df.sparkSession.conf.get(_PROVIDER, "") != ROCKSDB:
-        df.sparkSession.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
     identity = {
         key: fingerprint(share.query, len(mine), share.told())
         for share, mine in zip(shares, dealt, strict=True)
         for key in mine
     }
     operator = Operator(by_key, schema, identity, early=early)
-    told = packed.groupBy("bucket").transformWithStateInPandas(
-        operator, TOLD, "append", "none" if first.window.counts else "eventTime"
-    )
-    counts = ("rows", "without_score", "without_time", "late", "candidates")
-    name = "skyband" if first.name is None or len(asked) > 1 else f"skyband {first.name}"
-    told = told.observe(name, *(F.sum(count).alias(count) for count in counts))
-    return told.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
+    name = None if len(asked) > 1 else first.name
+    return stateful(packed, operator, TOLD, "none" if first.window.counts else "eventTime", name, out)
+
+
+def stateful(packed: DataFrame, operator: Operator, told: str, time: str, name: str | None, out: Any) -> DataFrame:
+    """Packed rows through the operator; its counts as the observed metric "skyband", its answers as rows."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    from skyband.spark.emit import decoded
+
+    session = packed.sparkSession
+    if session.conf.get(_PROVIDER, "") != ROCKSDB:
+        session.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
+    said = packed.groupBy("bucket").transformWithStateInPandas(operator, told, "append", time)
+    counts = [column.split()[0] for column in told.split(", ")[1:]]
+    said = said.observe(f"skyband {name}" if name else "skyband", *(F.sum(count).alias(count) for count in counts))
+    return said.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
 
 
 def _check_stream(df: DataFrame, query: TopK) -> None:

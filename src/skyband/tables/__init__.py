@@ -6,10 +6,23 @@ from importlib import import_module
 
 from skyband.tables.protocol import Base, Changes, Ranked, Table
 
-__all__ = ["Base", "Changes", "Columns", "Ranked", "SqlTable", "Table", "follow", "forget", "log_changes", "open_table"]
+__all__ = [
+    "Base",
+    "Changes",
+    "Columns",
+    "Distant",
+    "Ranked",
+    "SqlTable",
+    "Table",
+    "follow",
+    "forget",
+    "log_changes",
+    "open_table",
+]
 
 _LAZY = {
     "Columns": "skyband.tables.columns",
+    "Distant": "skyband.tables.distant",
     "SqlTable": "skyband.tables.sql",
     "open_table": "skyband.tables.sql",
     "follow": "skyband.tables.changelog",

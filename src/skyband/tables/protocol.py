@@ -37,7 +37,9 @@ class Table(Protocol):
 class Base(Protocol):
     """A table that a view can stand on."""
 
-    key: str
+    @property
+    def key(self) -> str:
+        """The name of the key column."""
 
     def ranked(self, by: Expression, columns: Sequence[str], *, ascending: bool = False) -> Ranked:
         """The same table, to be asked for its best rows."""
@@ -52,7 +54,9 @@ class Base(Protocol):
 class Ranked(Protocol):
     """A table in the order of a score."""
 
-    key: str
+    @property
+    def key(self) -> str:
+        """The name of the key column."""
 
     def top(self, n: int, below: tuple[float, object] | None = None) -> pa.Table:
         """The `n` best rows after (score, key), or the best of all: their key, score and columns, best first.

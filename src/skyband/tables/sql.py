@@ -184,6 +184,8 @@ class SqlTable:
 
     def __init__(self, engine: sa.Engine, table: Any, key: str) -> None:
         self.engine, self.table, self.key = engine, table, key
+        self.timeout: float | None = None
+        """Seconds that a question for the best rows may take, where the database lets us say so (PostgreSQL)."""
         if key not in table.c:
             msg = f"key={key!r} is no column of the table: {nearest(key, table.c.keys())}"
             raise SchemaError(msg)
@@ -313,7 +315,7 @@ class RankedSql:
     def top(self, n: int, below: tuple[float, object] | None = None) -> pa.Table:
         """The n best rows after (score, key); with keys that are no whole numbers, runs of equal scores come whole."""
         names = [self.key, SCORE, *self._columns]
-        with self._table.connected() as connection:
+        with self._table.connected(self._table.timeout) as connection:
             found = connection.execute(self.question(n, below)).all()
         return self._table.arrow(names, found)
 

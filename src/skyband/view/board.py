@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.flow.emit import Lines, change_names
-from skyband.flow.keys import Groups
 from skyband.flow.pipeline import END, OutOfOrderError, Stats
-from skyband.flow.schema import check_schema, conform
+from skyband.flow.schema import conform
 from skyband.flow.time import TimeType
-from skyband.view.partial import PANE, Measure, folded, numbers_of, partial_totals, tie_numbers
+from skyband.view.keyed import Keyed
+from skyband.view.partial import PANE, folded, numbers_of, partial_totals
 from skyband.view.totals import Totals
 from skyband.windows import Clock, Timeline
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SPARE = 1 << 16  # partial totals that may wait before those of one cell and pane are folded
 
 
-class Leaderboard:
+class Leaderboard(Keyed):
     """One query with `of=` over one stream.
 
     `push` takes a batch and gives the answers it brings about; `finish` says that no more will come. `take` is for
@@ -52,23 +52,15 @@ class Leaderboard:
         rising: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> None:
-        check_schema(query, schema)
+        super().__init__(query, schema)
         assert query.time is not None
-        self.query = query
-        self.schema = schema
         self.options = options
         self.engine = engine
         self.clock = Clock.of(query.window)
-        self.measure = Measure.of(query, schema)
         self.time = TimeType.of(query, schema.field(query.time).type)
         self.timeline = Timeline(self.clock, late, ahead)
         self.totals = Totals(query, self.measure, self.clock)
-        self.groups = Groups(query.per) if query.per else None
-        self.keys = Groups(query.of)
         self._rising = rising
-        self._slots = np.full((2, 16), -1, np.int64)
-        self._cells = np.zeros(1, np.int64)
-        self.key_of = np.empty(0, np.int32)  # of each cell
         self.waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []  # pane, cell, ints, floats
         self._limit = _SPARE
         self.last = np.zeros((2, 0), np.int64)  # "changes": each group's last list ...
@@ -112,7 +104,7 @@ class Leaderboard:
         if watermark is not None:
             self.timeline.watermark = max(self.timeline.watermark, watermark)
         if partials.num_rows:
-            cell = self._cell_numbers(partials)
+            cell = self.numbers(partials, self.totals)
             self.waiting.append((partials.column(PANE).to_numpy(), cell, *numbers_of(partials, self.measure)))
         self._release(self.timeline.edge)
         return self._table(self.timeline.watermark)
@@ -121,33 +113,6 @@ class Leaderboard:
         """Answer every window that still holds a row. Nothing is deleted by the end."""
         self._release(END)
         return self._table(END)
-
-    def _cell_numbers(self, partials: pa.Table) -> np.ndarray:
-        """The number of each row's cell; new cells are made known."""
-        from skyband.kernels.totals import paired
-
-        size = partials.num_rows
-        group = np.zeros(size, np.int32) if self.groups is None else self.groups.codes(partials)
-        key = self.keys.codes(partials)
-        before = int(self._cells[0])
-        if 2 * (before + size) > self._slots.shape[1]:
-            self.rehash(before + size)
-        cell, fresh = paired(group, key, self._slots, self._cells)
-        if len(fresh):
-            new = partials.select(list(self.query.of)).take(pa.array(fresh))
-            self.key_of = np.concatenate([self.key_of, key[fresh]])
-            groups = 1 if self.groups is None else len(self.groups)
-            self.totals.meet(group[fresh], tie_numbers(new, self.query.of), groups)
-        return cell
-
-    def rehash(self, cells: int) -> None:
-        """A larger table of cells."""
-        from skyband.kernels.totals import paired
-
-        self._slots = np.full((2, 1 << int(4 * cells).bit_length()), -1, np.int64)
-        count = len(self.key_of)
-        self._cells[0] = 0
-        paired(self.totals.cells.group[:count], self.key_of, self._slots, self._cells)
 
     def _release(self, edge: int) -> None:
         """Hand the partial totals of panes before `edge` on; fold what waits when it is much."""
@@ -222,23 +187,14 @@ class Leaderboard:
         if lines.change is not None:
             columns[query.column("step")] = pa.array(lines.step)
         for name in query.per:
-            columns[name] = self._values(self.groups, name, lines.group)
+            columns[name] = self.values(self.groups, name, lines.group)
         if lines.change is not None:
             columns[query.column("_change_type")] = change_names(lines.change)
         columns[query.column("rank")] = pa.array(lines.rank, pa.int32())
         columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
         for name in query.of:
-            columns[name] = self._values(self.keys, name, self.key_of[lines.slot])
+            columns[name] = self.values(self.keys, name, self.key_of[lines.slot])
         return pa.table(columns)
-
-    def _values(self, groups: Groups | None, name: str, codes: np.ndarray) -> pa.Array:
-        kind = self.schema.field(name).type
-        table = None if groups is None else groups.table()
-        if table is None or not len(codes):
-            return pa.array([], kind)
-        column = table.column(name).take(pa.array(codes)).combine_chunks()
-        column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
-        return column if column.type == kind else column.cast(kind)
 
     def alive(self) -> bool:
         """Whether there is anything to remember."""

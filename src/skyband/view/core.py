@@ -11,6 +11,7 @@ from skyband.kernels import view as kernel
 
 _LOW_ID = -(1 << 63)
 _NONE = np.empty(0, np.int64)
+_ROW = ("id", "score", "row")
 
 
 class Counts(NamedTuple):
@@ -107,11 +108,12 @@ class Core:
     ) -> int:
         """Take changes from place `first` on until fewer than `stop` rows are left. Where it stopped."""
         seen = self._seen
-        if version is None or not len(seen.id):
-            version, seen = _NONE, _NO_SEEN
-        elif 2 * (self._remembered + len(ids)) > len(seen.id):
-            seen = self._remember_more(len(ids))
-        self._remembered += len(version)
+        if len(seen.id) and not fresh and not again:
+            assert version is not None
+            if 2 * (self._remembered + len(ids)) > len(seen.id):
+                seen = self._note_again(seen.version != kernel.NO_VERSION, len(ids))
+            self._remembered += len(ids)
+        version = _NONE if version is None else version
         shape = (first, stop, self.kmax, self._kept_of_full(stop), self.follow, fresh, again, base)
         return int(
             kernel.apply(ids, score, version, self._rows, seen, self.marks, self._bound_score, self._bound_id, shape)
@@ -121,22 +123,36 @@ class Core:
         """How many rows a view that is full keeps: a few less than it may, so that this is done now and then."""
         return self.kmax if self.follow else self.kmax - (self.kmax - min(max(stop, 1), self.kmax)) // 8
 
-    def _remember_more(self, more: int) -> kernel.Seen:
-        old = self._seen
-        used = old.version != kernel.NO_VERSION
-        self._remembered = int(used.sum())
+    def _note_again(self, used: np.ndarray, more: int) -> kernel.Seen:
+        """Move what is used to a table with room for more."""
+        old = kernel.Seen(*(column[used] for column in self._seen))
+        self._remembered = len(old.id)
         self._seen = _seen(1 << int(4 * (self._remembered + more)).bit_length())
-        kernel.remember(old.id[used], old.version[used], self._seen.id, self._seen.version)
+        kernel.remember(*old, self._seen)
         return self._seen
 
-    def forget_before(self, version: int) -> None:
-        """Versions up to this one are in what the table was asked: no older change can come that matters."""
-        old = self._seen
-        if len(old.id):
-            used = old.version > version
-            self._remembered = int(used.sum())
-            self._seen = _seen(1 << int(4 * (self._remembered + 256)).bit_length())
-            kernel.remember(old.id[used], old.version[used], self._seen.id, self._seen.version)
+    def recall(self) -> None:
+        """After the table gave rows and the bound has fallen: add those above it that only changes spoke of."""
+        seen = self._seen
+        score, number = self._bound_score[0], self._bound_id[0]
+        inside = (seen.score > score) | ((seen.score == score) & (seen.id >= number))
+        told = np.flatnonzero((seen.version != kernel.NO_VERSION) & inside)
+        if len(told):
+            kmax = self.kmax
+            self.resize(max(kmax, self.size + len(told)))  # none may push out another
+            base = int(max(seen.row.max(), self._rows.row.max())) + 1
+            self.apply(seen.id[told], seen.score[told], seen.version[told], again=True, base=base)
+            self.renumber(seen.row[told], base)
+            self.resize(max(kmax, self.size))
+
+    def told_rows(self) -> np.ndarray:
+        """The row numbers of what changes spoke of, where that is remembered."""
+        return self._seen.row[self._seen.version != kernel.NO_VERSION]
+
+    def forget(self, version: int) -> None:
+        """The table has all changes up to this one, and none of them will come again."""
+        if len(self._seen.id):
+            self._note_again(self._seen.version > version, 256)
 
     def resize(self, kmax: int) -> None:
         """Another kmax; rows beyond it go."""
@@ -144,7 +160,7 @@ class Core:
         if kmax >= len(self._rows.id) or 2 * kmax < len(self._rows.id):
             old, order = self._rows, self._order().copy()
             self._rows = _room(kmax)
-            for to, column in zip(self._rows[:4], old[:4], strict=True):
+            for to, column in zip(self._rows[:3], old[:3], strict=True):
                 to[: len(order)] = column[order]
             kernel.place(self._rows.id[: len(order)], self._rows, self.marks)
         self.kmax = kmax
@@ -164,27 +180,22 @@ class Core:
     def renumber(self, number: np.ndarray, base: int) -> None:
         """Rows numbered from `base` on get the numbers in `number`."""
         places = self._order()
-        mine = places[self._rows.row[places] >= base]
-        self._rows.row[mine] = number[self._rows.row[mine] - base]
-
-    def number(self, base: int) -> None:
-        """Number the rows from `base` on, best first."""
-        self._rows.row[self._order()] = np.arange(base, base + self.size)
+        for row, there in ((self._rows.row, places), (self._seen.row, slice(None))):
+            mine = np.arange(len(row))[there]
+            mine = mine[row[mine] >= base]
+            row[mine] = number[row[mine] - base]
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """All that is kept, as named arrays."""
         order = self._order()
         used = self._seen.version != kernel.NO_VERSION
         return {
-            **{
-                name: column[order] for name, column in zip(("id", "score", "version", "row"), self._rows, strict=False)
-            },
+            **{name: column[order] for name, column in zip(_ROW, self._rows, strict=False)},
             "marks": self.marks.copy(),
             "bound": self._bound_score.copy(),
             "bound_id": self._bound_id.copy(),
             "kmax": np.array([self.kmax, self.follow, len(self._seen.id) > 0]),
-            "seen_id": self._seen.id[used],
-            "seen_version": self._seen.version[used],
+            **{f"seen_{name}": column[used] for name, column in zip(kernel.Seen._fields, self._seen, strict=True)},
         }
 
     @classmethod
@@ -193,16 +204,15 @@ class Core:
         kmax, follow, versions = (int(x) for x in saved["kmax"])
         core = cls(kmax, versions=bool(versions), follow=bool(follow))
         size = len(saved["id"])
-        for to, name in zip(core._rows, ("id", "score", "version", "row"), strict=False):
+        for to, name in zip(core._rows, _ROW, strict=False):
             to[:size] = saved[name]
         kernel.place(saved["id"], core._rows, core.marks)
-        counted = slice(kernel.IGNORABLE, kernel.LEAST + 1)
-        core.marks[counted] = saved["marks"][counted]
+        for counted in (slice(kernel.IGNORABLE, kernel.LEAST + 1), slice(kernel.LEVEL, kernel.DRAW + 1)):
+            core.marks[counted] = saved["marks"][counted]
         core._bound_score[:], core._bound_id[:] = saved["bound"], saved["bound_id"]
         if versions:
-            core._remember_more(len(saved["seen_id"]))
-            kernel.remember(saved["seen_id"], saved["seen_version"], core._seen.id, core._seen.version)
-            core._remembered = len(saved["seen_id"])
+            core._seen = kernel.Seen(*(saved[f"seen_{name}"] for name in kernel.Seen._fields))
+            core._note_again(np.ones(len(core._seen.id), np.bool_), 256)
         return core
 
     def _check(self) -> None:
@@ -223,7 +233,6 @@ def _room(kmax: int) -> kernel.Rows:
         np.zeros(size, np.int64),
         np.zeros(size),
         np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
         np.zeros(size, np.int32),
         np.zeros(size, np.int32),
         np.full(1 << int(4 * size).bit_length(), -1, np.int32),
@@ -234,7 +243,5 @@ def _room(kmax: int) -> kernel.Rows:
 
 
 def _seen(size: int) -> kernel.Seen:
-    return kernel.Seen(np.zeros(size, np.int64), np.full(size, kernel.NO_VERSION, np.int64))
-
-
-_NO_SEEN = _seen(0)
+    version = np.full(size, kernel.NO_VERSION, np.int64)
+    return kernel.Seen(np.zeros(size, np.int64), version, np.full(size, np.nan), np.zeros(size, np.int64))

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from skyband.flow.keys import Groups
 from skyband.flow.score import scores
+from skyband.query import Ever
 from skyband.query.expression import Expression
 from skyband.windows import Clock
 
@@ -131,7 +132,8 @@ def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarr
         places = np.flatnonzero(given)
         rows, time, ints, floats = rows.take(pa.array(places)), time[places], ints[places], floats[places]
     names = [*query.per, *query.of]
-    pane = np.asarray(Clock.of(query.window).pane(time))
+    ever = isinstance(query.window, Ever)
+    pane = np.zeros(len(time), np.int64) if ever else np.asarray(Clock.of(query.window).pane(time))
     code = _panes(pane)
     keys = 1
     for name in names:

@@ -1,44 +1,61 @@
-"""A view from what was saved."""
+"""A view as named columns, and a view from them: what survives a restart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+import pyarrow as pa
 
 from skyband.errors import SnapshotError, TableError
-from skyband.view.core import Core
+from skyband.view.kept import Kept
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from skyband.tables.protocol import Base
+    from skyband.view.filling import Filling
     from skyband.view.view import View
 
+    Kind = TypeVar("Kind", bound=View)
+    Columns = Mapping[str, np.ndarray | pa.Table]
 
-def restored(
-    kind: type[View], table: Base, saved: Mapping[str, np.ndarray | pa.Table], options: Mapping[str, Any]
-) -> View:
-    """Go on from what was saved, and apply what has changed since; where no log reaches back so far, begin anew."""
+
+def saved(view: View, kept: Kept, filling: Filling) -> dict[str, np.ndarray | pa.Table]:
+    """All that a view needs to go on elsewhere."""
+    what = {"by": [view.by.text], "key": [view.table.key], "columns": [list(view.columns)]}
+    kinds = pa.schema({"by": pa.string(), "key": pa.string(), "columns": pa.list_(pa.string())})
+    return {
+        **kept.save(),
+        "view": np.array([view.k, view.kmax, view.version, view.ascending], np.int64),
+        "meter": filling.meter.save(),
+        "what": pa.table(what, schema=kinds),
+    }
+
+
+def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str, Any]) -> Kind:
+    """A view as it was when it was saved, whatever has happened since."""
     try:
-        k, kmax, version, rows, ascending = (int(x) for x in cast("np.ndarray", saved["view"]))
+        k, kmax, version, ascending = (int(x) for x in cast("np.ndarray", saved["view"]))
         what = cast("pa.Table", saved["what"]).to_pylist()[0]
-        core = Core.resume({name: value for name, value in saved.items() if isinstance(value, np.ndarray)})
+        kept = Kept.resume(saved, what["key"], what["columns"])
+        measured = cast("np.ndarray", saved["meter"])
     except (KeyError, IndexError, ValueError, TypeError) as error:
         msg = f"this is no saved view ({type(error).__name__}: {error}): give what View.save() returned"
         raise SnapshotError(msg) from error
     if what["key"] != table.key:
         msg = f"the view was saved with key {what['key']!r}, and the table has {table.key!r}: open the table it was on"
         raise SnapshotError(msg)
-    given: dict[str, Any] = {"kmax": "adaptive", "refill_at": None, "ordered": True, **options}
-    view = kind.__new__(kind)
-    fixed: dict[str, Any] = {"columns": tuple(what["columns"]), "ascending": bool(ascending)}
-    view.resume(table, k, what["by"], core, {**given, **fixed})
-    view.version, view.kmax = version, kmax
-    view.resume_rows(cast("pa.Table | None", saved.get("rows")), rows)
+    given = {**options, "columns": what["columns"], "ascending": bool(ascending)}
+    view = kind.resume(table, k, what["by"], kept, **given)
+    view.go_on(version, kmax, measured)
+    return view
+
+
+def restored(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str, Any]) -> Kind:
+    """Go on from what was saved, and apply what has changed since; where no log reaches back so far, begin anew."""
+    view = resumed(kind, table, saved, options)
     try:
         view.catch_up()
     except TableError:
-        return kind(table, k, what["by"], **fixed, **given)
+        return kind(table, view.k, view.by, columns=view.columns, ascending=view.ascending, **options)
     return view

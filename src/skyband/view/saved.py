@@ -54,7 +54,7 @@ def load(board: Leaderboard, saved: Saved) -> None:
     board.last = cast("np.ndarray", saved["last"]).copy()
     board.lists = cast("np.ndarray", saved["lists/cell"]), cast("np.ndarray", saved["lists/score"])
     board.totals.load(named("totals/"))
-    board.rehash(len(board.key_of))
+    board.rehash(len(board.key_of), board.totals)
     waiting = named("waiting/")
     if waiting:
         board.waiting = [(waiting["pane"], waiting["cell"], waiting["ints"], waiting["floats"])]
@@ -99,4 +99,4 @@ def forget_idle(board: Leaderboard) -> None:
         board.last = board.last[:, [g for g in shown if g < board.last.shape[1]]]
     board.waiting = [(p, number[c].astype(np.int32), i, f) for p, c, i, f in board.waiting]
     board.lists = number[board.lists[0]], board.lists[1]
-    board.rehash(len(board.key_of))
+    board.rehash(len(board.key_of), board.totals)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from skyband.engines import Answers
-from skyband.kernels.boards import HIGH, LOW, SPLIT, Boards, Cells, Entries, close, resume
+from skyband.kernels.boards import HIGH, LOW, SPLIT, Boards, Cells, Entries, close, grow, resume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,6 +148,25 @@ class Totals:
         return Answers(
             lists[0], lists[1], lists[2].astype(np.int32), first, rows[0], score, rows[1] if arrivals else None
         )
+
+    def grow(self, cell: np.ndarray, ints: np.ndarray, floats: np.ndarray, step: int) -> Answers:
+        """Without windows: add to the totals; the lists of the groups in which something changed, as of `step`."""
+        group, first, rows, score = grow(cell, ints, floats, self.cells, self.boards, self._shape())
+        self.peak = self._number
+        when = np.full(len(group), step)
+        return Answers(when, when, group.astype(np.int32), first, rows[0], score, rows[1])
+
+    def grown(self) -> Snapshot:
+        """Without windows: the totals of all cells."""
+        upto = self._number
+        names = ("group", "tie", "told", "back_ints", "back_floats")
+        return {name: getattr(self.cells, name)[:upto].copy() for name in names}
+
+    def grow_from(self, saved: Mapping[str, np.ndarray], groups: int) -> None:
+        """Without windows: go on from a snapshot."""
+        self.meet(saved["group"], saved["tie"], groups)
+        self.grow(np.arange(self._number, dtype=np.int32), saved["back_ints"], saved["back_floats"], 0)
+        self.cells.told[: self._number] = saved["told"]
 
     def _used(self) -> Entries:
         return Entries(*(column[: self._count] for column in self._entries))

@@ -1,0 +1,318 @@
+"""sb.spark.view: a stream of changes of a table in, the changes of its k best rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import QueryError, SchemaError, nearest
+from skyband.flow.ids import id_numbers
+from skyband.flow.score import scores
+from skyband.query.duration import duration
+from skyband.query.expression import Expression, parse
+from skyband.spark.pipeline import bucket_keys, check_version, stateful
+from skyband.spark.prune import NEVER, PACKED, Counts, Packed, in_utc
+from skyband.spark.state import unwrite
+from skyband.tables.distant import Distant
+from skyband.tables.protocol import CHANGE, VERSION
+from skyband.tables.sql import SqlTable, open_table
+from skyband.view.changes import Batch, batch_of
+from skyband.view.policy import Policy, policy
+from skyband.view.restore import resumed
+from skyband.view.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from skyband.flow.saved import Saved
+
+SCORE = "__skyband_score"
+_COUNTED = ("rows", "without_score", "without_time", "late", "stale", "refills", "failed_refills", "incomplete")
+TOLD = ", ".join(["blob binary", *(f"{name} long" for name in _COUNTED), "candidates long"])
+
+
+def view(  # noqa: PLR0913 - the door
+    table: SqlTable | Distant | str,
+    k: int,
+    by: str | Expression,
+    *,
+    name: str | None = None,
+    key: str | None = None,
+    kmax: int | str | Policy = "adaptive",
+    columns: Sequence[str] = (),
+    ascending: bool = False,
+    ordered: bool = True,
+    ranks: bool = False,
+    change: str = CHANGE,
+    version: str = VERSION,
+    timeout: str = "30 seconds",
+) -> Callable[[DataFrame], DataFrame]:
+    """The k best rows of a database table, from a stream of its changes: for `df.transform(...)`.
+
+    Each row of the stream is a row of the table as it is now, or says that it is gone. What comes out are the changes
+    of the k best. The table is asked only when rows have left and too few are known: once at the start, then seldom.
+
+    Parameters
+    ----------
+    table
+        What `sb.tables.open_table` gives, or the address of a database with `name` and `key`; `sb.tables.Distant` where
+        only the executors reach it, which they must.
+    k, by, kmax, columns, ascending, ordered
+        As of `sb.View`. With `ordered` the changes of a row must come batch by batch in their order; within a batch the
+        version decides.
+    name, key
+        The table, and its key column, where `table` is an address.
+    ranks
+        Also tell of rows that only moved in the list.
+    change
+        The stream's column that is "delete" for rows that are gone, else "insert" or "update"; it may be missing.
+    version
+        The stream's column that grows with every change of a row: a whole number or a time.
+    timeout
+        How long the table may take to answer (PostgreSQL). A question that fails is asked again with the next batch; no
+        change is lost meanwhile, and what goes out has `complete` false.
+
+    Returns
+    -------
+    A function from DataFrame to DataFrame, with the columns step, _change_type, rank, score, the key, `columns`, and
+    complete. Counts go out as the observed metric "skyband" of each batch.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> stock = sb.tables.Distant("postgresql+psycopg://reader@db.example/shop", "stock", key="id")
+    >>> step = sb.spark.view(stock, k=10, by="price / earnings")  # then: changes.transform(step)
+    """
+    check_version()
+    if isinstance(table, str):
+        if name is None or key is None:
+            msg = f'name={name!r} and key={key!r} leave open which table is meant: write name="stock", key="id"'
+            raise QueryError(msg)
+        table = open_table(table, name, key=key)  # here only to see that it is there
+    seconds = duration(timeout, "timeout") / 1e6
+    where = Distant.of(table, seconds) if isinstance(table, SqlTable) else table
+    if isinstance(table, SqlTable):
+        table.ranked(parse(by) if isinstance(by, str) else by, columns)  # its columns are there
+    share = Watched(
+        where, k, parse(by) if isinstance(by, str) else by, policy(kmax, k), tuple(columns), ascending, ordered, ranks,
+        change, version,
+    )  # fmt: skip
+
+    def transform(df: DataFrame) -> DataFrame:
+        return _transformed(df, share)
+
+    return transform
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A view, as what a bucket answers."""
+
+    table: Distant
+    k: int
+    by: Expression
+    kmax: Policy
+    columns: tuple[str, ...]
+    ascending: bool = False
+    ordered: bool = True
+    ranks: bool = False
+    change: str = CHANGE
+    version: str = VERSION
+    engine: str = "view"
+
+    def packer(self, keys: list[int]) -> ViewPacker:
+        """What goes before the shuffle."""
+        return ViewPacker(self, keys[0])
+
+    def bucket(self, schema: pa.Schema, engine: str, *, early: bool = False) -> ViewBucket:  # noqa: ARG002 - as others
+        """What goes behind it."""
+        return ViewBucket(self, schema)
+
+    def told(self) -> dict[str, str]:
+        """What a state belongs to. The address of the database may change, and so may kmax."""
+        said = {"by": self.by.text, "key": self.table.key, "table": self.table.name, "columns": ", ".join(self.columns)}
+        return {**said, **{name: str(getattr(self, name)) for name in ("k", "ascending", "ordered", "ranks")}}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise unless the stream has the columns."""
+        for name in (self.table.key, self.version, *self.columns, *self.by.columns):
+            if name not in schema.names:
+                why = ""
+                if name == self.version:
+                    why = " (what orders the changes of a row: a number or a time that grows, named by version=)"
+                msg = f"the changes lack the column {name!r}{why}: {nearest(name, schema.names)}"
+                raise SchemaError(msg)
+
+    def newest(self, rows: pa.Table) -> pa.Table:
+        """Of each key the last version only, by version."""
+        ids, version = id_numbers(rows.column(self.table.key), self.table.key), rows.column(VERSION).to_numpy()
+        order = np.lexsort((version, ids))
+        last = np.append(ids[order][1:] != ids[order][:-1], True)[: len(order)]
+        places = order[last]
+        return rows.take(pa.array(places[np.argsort(version[places], kind="stable")]))
+
+
+class ViewPacker:
+    """Takes the changes of one partition, computes scores and lets the last of each key travel."""
+
+    def __init__(self, share: Watched, key: int) -> None:
+        self.share, self.key = share, key
+        self.counts = Counts(1)
+        self.parts: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Take a batch."""
+        share = self.share
+        rows = in_utc(rows)
+        names = {share.change: CHANGE, share.version: VERSION}
+        rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
+        if rows.column(VERSION).null_count:
+            msg = f"version={share.version!r} is NULL in a change, so its place in the order is unknown: fill it in"
+            raise SchemaError(msg)
+        batch = batch_of(rows, share.table.key)
+        assert batch.version is not None
+        score = scores(share.by, batch.rows)
+        score = -score if share.ascending else score
+        none = np.isnan(score) if batch.gone is None else np.isnan(score) & ~batch.gone
+        score = score if batch.gone is None else np.where(batch.gone, np.nan, score)
+        nowhere = np.zeros(batch.size, np.int64)
+        self.counts.add(np.full(batch.size, NEVER), nowhere, none)
+        found = batch.rows.select([*dict.fromkeys([share.table.key, *share.columns])])
+        found = found.append_column(SCORE, pa.array(score)).append_column(VERSION, pa.array(batch.version))
+        self.parts.append(share.newest(found))
+
+    def packed(self) -> Iterator[pa.RecordBatch]:
+        """What is left."""
+        out = Packed()
+        for bucket in self.counts.buckets():
+            out.add(self.key, self.counts.table(bucket), self.share.newest(pa.concat_tables(self.parts)))
+        yield from out.batches()
+
+
+class ViewBucket:
+    """The view itself: takes packed changes, gives its own. Knows nothing of Spark."""
+
+    timed = False
+
+    def __init__(self, share: Watched, schema: pa.Schema) -> None:
+        self.share, self.schema, self.engine = share, schema, share.engine
+        options = {**self._options(), "columns": share.columns, "ascending": share.ascending}
+        self.view = View.resume(share.table, share.k, share.by, types=schema, **options)
+        self.step = 0
+        self.counts = dict.fromkeys(_COUNTED, 0)
+
+    def _options(self) -> dict[str, Any]:
+        return {"kmax": self.share.kmax, "ordered": self.share.ordered}
+
+    @property
+    def kept(self) -> int:
+        """How many rows are kept."""
+        return self.view.size
+
+    def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:  # noqa: ARG002 - as others
+        """Changes as they were packed; what they change in the list."""
+        parts = []
+        for counts, blob in zip(packed["counts"], packed["blob"], strict=True):
+            Counts.read(unwrite(counts), 0, self.counts)
+            if blob:
+                parts.append(unwrite(blob))
+        view = self.view
+        if not view.complete:
+            view.refill()  # at the start, and after one that failed
+        before = view.stats.stale
+        if parts:
+            rows = self.share.newest(pa.concat_tables(parts).unify_dictionaries())
+            view.take(Batch(rows, None, rows.column(VERSION).to_numpy()), rows.column(SCORE).to_numpy())
+        self.counts["stale"] += view.stats.stale - before
+        self.counts["refills"] += view.stats.refills
+        self.counts["failed_refills"] += view.stats.failed_refills
+        self.counts["incomplete"] = int(not view.complete)
+        return self._told()
+
+    def _told(self) -> pa.Table:
+        found = self.view.changes(ranks=self.share.ranks)
+        size = found.num_rows
+        found = found.add_column(0, "step", pa.array(np.full(size, self.step)))
+        self.step += bool(size)
+        return found.append_column("complete", pa.array(np.full(size, self.view.complete)))
+
+    def finish(self, newest: int) -> pa.Table:
+        """No more changes will come: all has been told."""
+        del newest
+        return self._told()
+
+    def save(self) -> Saved:
+        """All there is to remember."""
+        return {**self.view.save(), "told": self.view.read(), "step": np.array([self.step])}
+
+    def load(self, saved: Saved) -> None:
+        """Go on where another one stood."""
+        self.view = resumed(View, self.share.table, saved, self._options())
+        self.view.told(cast("pa.Table", saved["told"]))
+        self.step = int(saved["step"][0])
+
+    def next_end(self) -> int | None:
+        """Nothing happens without changes."""
+        return None
+
+    def alive(self) -> bool:
+        """A view is always remembered."""
+        return True
+
+
+def _transformed(df: DataFrame, share: Watched) -> DataFrame:
+    from skyband.spark.emit import source_schema
+
+    schema = source_schema(df.schema)
+    share.check(schema)
+    needed = dict.fromkeys([share.table.key, share.version, *share.columns, *share.by.columns])
+    names = [*needed, *([share.change] if share.change in schema.names else [])]
+    bucket = bucket_keys(1)
+    packed = df.select([f"`{name}`" for name in names]).mapInArrow(_packing(share, bucket), PACKED)
+    kept = pa.schema([schema.field(name) for name in dict.fromkeys([share.table.key, *share.columns])])
+    out = _result_type(df.schema, share)
+    if not df.isStreaming:
+        return packed.groupBy("bucket").applyInArrow(_answering(share, kept), out)
+    from skyband.spark.maintain import Operator
+
+    operator = Operator(dict.fromkeys(bucket, share), kept, dict.fromkeys(bucket, share.told()), early=False)
+    return stateful(packed, operator, TOLD, "none", None, out)
+
+
+def _packing(share: Watched, keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packer = share.packer(keys)
+        for batch in batches:
+            if batch.num_rows:
+                packer.add(pa.Table.from_batches([batch]))
+        yield from packer.packed()
+
+    return pack
+
+
+def _answering(share: Watched, schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    def answer(packed: pa.Table) -> pa.Table:
+        return share.bucket(schema, share.engine).take(packed.to_pydict(), 0)
+
+    return answer
+
+
+def _result_type(schema: StructType, share: Watched) -> StructType:
+    from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+
+    own = dict.fromkeys([share.table.key, *share.columns])
+    return StructType(
+        [
+            StructField("step", LongType()),
+            StructField(CHANGE, StringType()),
+            StructField("rank", IntegerType()),
+            StructField("score", DoubleType()),
+            *(StructField(name, schema[name].dataType) for name in own),
+            StructField("complete", BooleanType()),
+        ]
+    )

@@ -1,0 +1,115 @@
+"""When the table is asked, for how much, and what is done with its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skyband.errors import TableError
+from skyband.view.kept import NOTHING
+from skyband.view.refill import Ask, Asker, Question
+from skyband.view.stats import Meter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from skyband.view.changes import Batch
+    from skyband.view.kept import Kept
+    from skyband.view.policy import Policy
+
+
+class Filling:
+    """Keeps a view between k and kmax rows. Not safe for several threads: the view holds a lock."""
+
+    def __init__(self, kept: Kept, k: int, policy: Policy, refill_at: int | None, ask: Ask) -> None:
+        self.kept, self.core = kept, kept.core
+        self.k, self.kmax, self.policy, self.refill_at = k, k, policy, refill_at
+        self.meter = Meter(k)
+        self.asker = Asker(ask)
+        self.trouble = TableError("the table was not asked yet")
+
+    @property
+    def complete(self) -> bool:
+        """Whether the k best rows are known."""
+        return self.core.size >= self.k or self.core.bound is None
+
+    def stop(self) -> int:
+        """Below how many rows the table is to be asked; 0 while it cannot be."""
+        if not self.asker.ready:
+            return 0
+        return self.k if self.refill_at is None else min(self.refill_at, max(self.kmax, self.k))
+
+    def due(self) -> bool:
+        """Whether the table is to be asked now."""
+        return self.core.bound is not None and self.core.size < self.stop()
+
+    def note(self, batch: Batch) -> None:
+        """Remember changes that come while the table is being asked."""
+        if self.asker.pending is not None:
+            self.asker.pending.since.append(batch)
+
+    def relax(self) -> None:
+        """Let the policy take rows away after a long time without a refill."""
+        if self.core.bound == NOTHING:
+            return
+        kmax, updates = self.policy.rested(self.meter.seen(self.core, self.kmax))
+        since = self.meter.since
+        if kmax != self.kmax:
+            self.core.resize(kmax)
+            since = since._replace(least=max(self.k, since.least - (self.kmax - kmax)))
+            self.kmax = kmax
+        self.meter.since = since._replace(updates=int(updates))
+
+    def ask(self, count: Callable[[], int]) -> bool:
+        """Ask the table for the rows that come next, now or in the background; whether it did not fail.
+
+        `count` gives the number of rows of the table, where nothing of it is known yet.
+        """
+        self.meter.warn()
+        first = self.core.bound == NOTHING
+        try:
+            if first:
+                self.meter.rows = max(count(), 1)
+                kmax = self.policy.start(self.k, self.meter.rows)
+            else:
+                kmax = max(self.policy.refilled(self.meter.seen(self.core, self.kmax)), self.k)
+            question = Question(max(kmax - self.core.size, 1), self.kept.below(), kmax)
+            if self.refill_at is not None and not first:
+                self.asker.later(question)
+            else:
+                self._settle(question, *self.asker.now(question))
+        except TableError as error:
+            self._failed(error)
+            return False
+        return True
+
+    def _failed(self, error: TableError) -> None:
+        self.meter.stats.failed_refills += 1
+        self.asker.rest(error)
+        self.trouble = error
+
+    def _settle(self, question: Question, rows: pa.Table, seconds: float) -> None:
+        self.meter.refilled(rows.num_rows, seconds)
+        if question.kmax != self.kmax:
+            self.core.resize(max(question.kmax, self.core.size))
+            self.kmax = question.kmax
+        self.kept.settle(rows, question.wanted)
+        self.core.drawdown(reset=True)
+        self.meter.begin(self.core.size)
+
+    def absorb(self, count: Callable[[], int]) -> None:
+        """If the table has answered: add its rows, then apply again what has changed since it was asked."""
+        try:
+            found = self.asker.answered()
+        except TableError as error:
+            self._failed(error)
+            return
+        if found is None:
+            return
+        pending, answer = found
+        self._settle(pending.question, *answer)
+        for batch in pending.since:  # idempotent: what the view has already is set to what it is
+            self.kept.again(batch)
+        if self.due():
+            self.ask(count)

@@ -1,0 +1,157 @@
+"""The rows of a view with their other columns: the core's numbers and the payload they point to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import SchemaError
+from skyband.flow.ids import id_numbers
+from skyband.flow.payload import Payload
+from skyband.tables.protocol import SCORE
+from skyband.view.core import Core
+
+if TYPE_CHECKING:
+    from skyband.view.changes import Batch
+
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+NOTHING = (np.inf, _HIGHEST)
+"""The bound of a view that knows no row yet."""
+
+
+class Kept:
+    """What a view keeps. Knows no table and no policy."""
+
+    def __init__(self, core: Core, key: str, columns: Sequence[str], types: pa.Schema | None = None) -> None:
+        self.core, self.key = core, key
+        self.columns = tuple(columns)
+        self.types: dict[str, pa.DataType] = {}
+        self._payload = Payload()
+        if types is not None:
+            self._learn(types)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether keys are told apart by their hash, so that they must be kept themselves."""
+        kind = self.types.get(self.key, pa.int64())
+        return not pa.types.is_integer(kind) or pa.types.is_uint64(kind)
+
+    @property
+    def _names(self) -> list[str]:
+        return [*([self.key] if self.hashed else []), *self.columns]
+
+    def _learn(self, schema: pa.Schema) -> None:
+        """The types of columns, as they first come."""
+        for name in (self.key, *self.columns):
+            if name not in self.types and name in schema.names:
+                kind = schema.field(name).type
+                self.types[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    def take(self, batch: Batch, first: int, stop: int) -> int:
+        """Take changes from place `first` on until fewer than `stop` rows are left. Where it stopped."""
+        if first == 0:
+            self._learn(batch.rows.schema)
+        return self.core.apply(batch.ids, batch.score, batch.version, first=first, stop=stop, base=self._payload.next)
+
+    def again(self, batch: Batch) -> None:
+        """Take changes that were taken before: what is here already is set to what it is. They do not count."""
+        counts = self.core.marks.copy()
+        self.core.apply(batch.ids, batch.score, batch.version, again=True, base=self._payload.next)
+        self.core.marks[2:7] = counts[2:7]
+        self.keep(batch.rows)
+
+    def settle(self, rows: pa.Table, wanted: int) -> None:
+        """Add rows that the table gave; all that rank at or before the last of them is then known."""
+        core = self.core
+        self._learn(rows.schema)
+        ids = id_numbers(rows.column(self.key), self.key)
+        score = rows.column(SCORE).to_numpy()
+        if rows.num_rows < wanted:
+            core.bound = None
+        else:
+            core.bound = (float(score[-1]), _LOWEST if self.hashed else int(ids[-1]))
+        if core.size + len(ids) > core.kmax:
+            core.resize(core.size + len(ids))  # a run of equal scores came whole
+        counts = core.marks.copy()
+        core.apply(ids, score, fresh=True, base=self._payload.next)
+        self.keep(rows)
+        core.recall()
+        core.marks[2:7] = counts[2:7]  # a refill is no update
+        core.take_least()
+
+    def keep(self, rows: pa.Table) -> None:
+        """Keep the other columns of rows that were just taken; now and then drop those that have left."""
+        names = self._names
+        if not names:
+            return
+        base = self._payload.next
+        taken = self._rows()
+        used = np.unique(taken[taken >= base])
+        if len(used):
+            slots = self._payload.add(self._typed(rows.select(names).take(pa.array(used - base))))
+            number = np.zeros(rows.num_rows, np.int64)
+            number[used - base] = slots
+            self.core.renumber(number, base)
+        if len(self._payload) > 4 * len(taken) + 1024:
+            self._payload.keep(self._rows())
+
+    def _rows(self) -> np.ndarray:
+        """The numbers of all rows that may be shown."""
+        row = self.core.top(self.core.size)[2]
+        told = self.core.told_rows()
+        return np.concatenate([row, told]) if len(told) else row
+
+    def _typed(self, rows: pa.Table) -> pa.Table:
+        """Rows in the types that came first: a stream and its table may differ in the width of a number."""
+        schema = pa.schema([(name, self.types[name]) for name in rows.column_names])
+        if schema.types == rows.schema.types:
+            return rows
+        try:
+            return rows.cast(schema)
+        except pa.ArrowException as error:
+            msg = f"a column of the table and of its changes differ in type: {str(error).splitlines()[0][:200]}"
+            raise SchemaError(msg) from error
+
+    def table(self, ids: np.ndarray, score: np.ndarray, row: np.ndarray) -> pa.Table:
+        """Rows as they are shown; `score` as a user reads it."""
+        columns: dict[str, Any] = {
+            "rank": pa.array(np.arange(1, len(ids) + 1, dtype=np.int32)),
+            SCORE: pa.array(score),
+        }
+        kept = self._payload.take(row) if self._names and len(row) else None
+        if not self.hashed:
+            columns[self.key] = pa.array(ids).cast(self.types.get(self.key, pa.int64()))
+        for name in self._names:
+            columns[name] = pa.array([], self.types.get(name)) if kept is None else kept.column(name)
+        return pa.table(columns)
+
+    def below(self) -> tuple[float, object] | None:
+        """From where on rows are missing, as the table reads it; None: from the best on."""
+        bound = self.core.bound
+        if bound is None or bound == NOTHING:
+            return None
+        # texts: whole runs of equal scores, since hashes order them here and not there
+        return (bound[0], None) if self.hashed else bound
+
+    def save(self) -> dict[str, np.ndarray | pa.Table]:
+        """All of it, as named arrays and tables."""
+        self._payload.keep(self._rows())
+        upcoming, slots, rows = self._payload.saved()
+        saved: dict[str, np.ndarray | pa.Table] = dict(self.core.snapshot())
+        saved["slots"] = np.append(slots, upcoming)
+        saved["types"] = pa.schema(list(self.types.items())).empty_table()
+        if rows is not None and len(slots):
+            saved["rows"] = rows
+        return saved
+
+    @classmethod
+    def resume(cls, saved: Mapping[str, np.ndarray | pa.Table], key: str, columns: Sequence[str]) -> Kept:
+        """Go on from what was saved."""
+        core = Core.resume({name: value for name, value in saved.items() if isinstance(value, np.ndarray)})
+        kept = cls(core, key, columns, cast("pa.Table", saved["types"]).schema)
+        *slots, upcoming = saved["slots"].tolist()
+        kept._payload.load(upcoming, np.array(slots, np.int64), cast("pa.Table | None", saved.get("rows")))
+        return kept
