@@ -22,7 +22,8 @@ BUILT = STATE + 3  # the oldest one expires: so many meaningful rows it has, -1:
 SEALED = STATE + 4  # 1: the newest takes no more rows
 BUILDS = STATE + 5  # how often meaningful rows were looked for
 MADE = STATE + 6  # partitions made so far
-NUMBERS = STATE + 7
+PRIOR = STATE + 7  # how many scores of the pane before there are
+NUMBERS = STATE + 8
 
 
 class Parts(NamedTuple):
@@ -34,6 +35,7 @@ class Parts(NamedTuple):
     panes: np.ndarray  # how many panes it has rows of
     best: np.ndarray  # int64 (SLOTS, k): places of its k best
     size: np.ndarray  # how many those are
+    prior: np.ndarray  # float64 (k): scores of the best of the pane before, best first
 
 
 class Rule(NamedTuple):
@@ -112,7 +114,7 @@ def best_unit(score, low, high, k, pick, place, unit, order):
 def take(score, low, high, pane, k, rule, unit, found, other, parts, state):
     """Add the rows of a pane to the newest partition, or begin a new one with them."""
     slot = (state[FIRST] + state[PARTS] - 1) % SLOTS
-    if state[PARTS] == 0 or state[SEALED] or ends(score, pane, rule, unit, found, parts, slot):
+    if state[PARTS] == 0 or state[SEALED] or ends(score, pane, rule, unit, found, parts, slot, state):
         slot = (state[FIRST] + state[PARTS]) % SLOTS
         state[PARTS] += 1
         state[SEALED] = 0
@@ -136,11 +138,14 @@ def take(score, low, high, pane, k, rule, unit, found, other, parts, state):
             old[i] = other[i]
         parts.size[slot] = n
     parts.high[slot] = high
+    state[PRIOR] = found
+    for i in range(found):
+        parts.prior[i] = score[unit[i]]
 
 
 @kernel
-def ends(score, pane, rule, unit, found, parts, slot):
-    """Whether a partition ends before this pane: it is long, or the pane's best are significantly worse than its own.
+def ends(score, pane, rule, unit, found, parts, slot, state):
+    """Whether a partition ends before this pane: it is long, or the pane's best are worse than those of the one before.
 
     Where scores fall, what is behind the best of a partition matters as soon as those expire: better to have it in a
     partition of its own. Wilcoxon's rank sum, in its normal approximation.
@@ -149,13 +154,12 @@ def ends(score, pane, rule, unit, found, parts, slot):
         return False
     if parts.panes[slot] >= rule.most:
         return True
-    old, n, below, i = parts.best[slot], parts.size[slot], 0, 0
-    for j in range(found):  # pairs in which the pane's row is the better one
-        while i < n and score[old[i]] >= score[unit[j]]:
+    n, better, i = state[PRIOR], 0, 0
+    for j in range(found):  # pairs in which this pane's row is the better one
+        while i < n and parts.prior[i] >= score[unit[j]]:
             i += 1
-        below += n - i
-    spread = np.sqrt(n * found * (n + found + 1) / 12.0)
-    return n * found / 2.0 - below > rule.drop * spread
+        better += n - i
+    return n * found / 2.0 - better > rule.drop * np.sqrt(n * found * (n + found + 1) / 12.0)
 
 
 @kernel

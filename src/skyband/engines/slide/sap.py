@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 _EQUAL, _LEAST, _MOST = 10, 30, 4  # partitions of equal length; most and fewest of those whose length follows the rows
-_DROP = 1.96  # standard errors: one in forty by chance
+_DROP = 3.0  # standard errors; the best of panes vary more than any rows do
 _ROOM = 1_024
 
 
@@ -31,8 +31,9 @@ class SAP:
 
     The k best of a window are among the k best of its partitions, as long as no partition is cut by the window's start.
     Of the one that is, the meaningful rows are looked up once, when its first row leaves: those that fewer than k
-    later ones beat, the k best of all later partitions among these. With `partition="dynamic"` a partition ends
-    when the best of a new pane are significantly worse than its own; with "equal" after a tenth of the window.
+    later ones beat, the k best of all later partitions among these. With `partition="dynamic"` a partition ends when
+    the best of a new pane are significantly worse than those of the pane before; with "equal" after a tenth of the
+    window.
 
     Exact. Keeps every row of the window, since any may turn out to be meaningful.
 
@@ -61,8 +62,8 @@ class SAP:
         self._rule = _rule(partition, self._clock.ratio)
         self._state = _rounds.fresh(NUMBERS)
         self._state[BUILT] = -1
-        none = np.zeros((5, SLOTS), np.int64)
-        self._parts = Parts(none[0], none[1], none[2], none[3], np.zeros((SLOTS, self._k), np.int64), none[4])
+        none, best_of_each = np.zeros((5, SLOTS), np.int64), np.zeros((SLOTS, self._k), np.int64)
+        self._parts = Parts(none[0], none[1], none[2], none[3], best_of_each, none[4], np.zeros(self._k))
         self._front = np.empty(_ROOM, np.int64)
         self._rows = Objects(np.empty(_ROOM), np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64))
         self._low = self._high = 0  # where in them the rows of the open windows are
@@ -104,14 +105,16 @@ class SAP:
 
     def _append(self, arrivals: Objects) -> None:
         """Put the rows behind those there are; now and then move all to the front, or to more room."""
-        new, kept = len(arrivals.id), self._high - self._low
+        new, parts, state = len(arrivals.id), self._parts, self._state
         if self._high + new > len(self._rows.id):
-            room = max(2 * (kept + new), _ROOM)
-            moved = [np.empty(room, column.dtype) for column in self._rows[:3]]
+            # a partition keeps its first row as long as it has others: by it one sees that it expires
+            base = min(self._low, int(parts.low[state[FIRST]])) if state[PARTS] else self._low
+            kept = self._high - base
+            moved = [np.empty(max(2 * (kept + new), _ROOM), column.dtype) for column in self._rows[:3]]
             for to, column in zip(moved, self._rows[:3], strict=True):
-                to[:kept] = column[self._low : self._high]
-            self._shift(self._low)
-            self._rows, self._low, self._high = Objects(*moved), 0, kept
+                to[:kept] = column[base : self._high]
+            self._rows = Objects(*moved)
+            self._shift(base)
         for to, column in zip(self._rows[:3], arrivals[:3], strict=True):
             to[self._high : self._high + new] = column
         self._high += new
@@ -119,12 +122,10 @@ class SAP:
     def _shift(self, by: int) -> None:
         """Rows have moved to the front by so many places."""
         parts, state = self._parts, self._state
+        self._low, self._high = self._low - by, self._high - by
         state[TAKEN] -= by
         for places in (parts.low, parts.high, parts.best):
             np.subtract(places, by, out=places)
-        # the oldest partition may begin before the first row that is kept
-        if state[PARTS]:
-            parts.low[state[FIRST]] = max(int(parts.low[state[FIRST]]), 0)
         self._front[: max(int(state[BUILT]), 0)] -= by
 
     def _grow(self) -> None:
