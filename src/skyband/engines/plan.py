@@ -15,7 +15,7 @@ TOTALS = "totals"
 """What stands for the engine of leaderboards, which takes no rows and so is no entry of `ENGINES`."""
 
 
-# The stream is not known before it comes, so what counts is where an engine does worst: how many times slower it is than
+# The stream is not known beforehand, so what counts is where an engine does worst: how many times slower it is than
 # the best one, over all k, windows, slides and orders of rows in benchmarks/results/plan.jsonl (`skyband bench plan`).
 _CHOSEN = {
     "slide": ("sweep", "exact, serves every window and all groups in one call, and is fast on every stream"),
