@@ -59,8 +59,8 @@ check: $(READY) ## Check style, types and the layers of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY) ## Measure the engines, quickly
-	$(SPARK) $(BIN)/skyband bench slide --quick
+bench: $(READY) ## Measure the engines, quickly, and say what has become slower (ARGS=--accept: keep as it is now)
+	$(BIN)/skyband bench gate $(ARGS)
 
 docs: $(READY) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,4 +1,4 @@
-"""The tables of docs/choosing.md, from the raw results in benchmarks/results.
+"""The tables of docs/choosing.md and docs/peers.md, from the raw results in benchmarks/results.
 
 Run this after new results were put there; a test says when it was forgotten.
 """
@@ -10,8 +10,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from skyband.bench import peers, plan
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "choosing.md"
+PAGES = (ROOT / "docs" / "choosing.md", ROOT / "docs" / "peers.md")
+PICTURE = ROOT / "docs" / "img" / "peers.svg"
 Results = dict[tuple[str, str], dict[str, float]]
 
 MIDDLE = "k=1000 win=1000000 slide=100000"
@@ -72,18 +75,104 @@ def tables() -> dict[str, str]:
         "settings": table("setting", two, ks + slides, slide, rows_kept=False),
         "arrival": table("stream", ARRIVAL, each, arrival, rows_kept=False),
         "arrival-kept": table("stream", ARRIVAL, each, arrival, rows_kept=True),
+        "plan-regret": regret_table(),
+        "plan-behind": behind_table(),
+        "peers-growth": growth_table(),
+        "peers": peers_table(),
     }
 
 
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """A table whose first columns are texts and the others numbers."""
+    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+
+
+def regret_table() -> str:
+    """Where each engine does worst, and how often it is the fastest."""
+    lines = plan.load()
+    judged = plan.judged(lines)
+    found = sorted(plan.regrets(lines).items(), key=lambda item: (item[0][0] != "slide", item[1]))
+    rows = []
+    for (kind, engine), worst in found:
+        mine = [row for row in judged if (row.setting.slide > 0) == (kind == "slide")]
+        fastest = sum(row.best == engine for row in mine)
+        rows.append((kind, f"`{engine}`", f"{worst:.3g}", f"{fastest} of {len(mine)}"))
+    return markdown(("windows", "engine", "at worst so many times slower", "fastest in"), rows, 2)
+
+
+def behind_table() -> str:
+    """The settings at which the chosen engine is not the fastest."""
+    rows = sorted((row for row in plan.judged(plan.load()) if row.behind > 1), key=lambda row: -row.behind)
+    cells = [(str(row.setting), f"`{row.best}`", f"{row.cost:.3g}", f"{row.behind:.2f}") for row in rows]
+    return markdown(("setting", "fastest", "ns a row", "`sweep` times slower"), cells, 2)
+
+
+def _largest() -> dict[tuple[str, str], peers.Line]:
+    """By peer and task, the line with the most rows."""
+    found: dict[tuple[str, str], peers.Line] = {}
+    for line in peers.load():
+        key = (_called(line), line.task)
+        if key not in found or (line.cpu_seconds and line.rows >= found[key].rows):
+            found[key] = line
+    return found
+
+
+def _called(line: peers.Line) -> str:
+    names = {"skyband_spark": "skyband on Spark", "sortedlist": "SortedList", "flink": "PyFlink", "spark": "Spark"}
+    names |= {"duckdb": "DuckDB", "polars": "Polars", "bytewax": "Bytewax", "pathway": "Pathway"}
+    return names.get(line.peer, line.peer) + ("" if line.way == "plain" else ", panes")
+
+
+def _thousands(line: peers.Line | None) -> str:
+    if line is None:
+        return ""
+    if line.per_cpu_second is None:
+        return "no" if line.cannot and not line.cannot.startswith(("not done", "failed")) else "not done"
+    speed = line.per_cpu_second / 1e3
+    return f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+
+
+def growth_table() -> str:
+    """Thousands of rows a CPU second, task by task."""
+    found = _largest()
+    tasks = [task.name for task in peers.TASKS]
+    rows = [
+        (name, *(_thousands(found.get((name, task))) for task in tasks)) for name in dict.fromkeys(n for n, _ in found)
+    ]
+    return markdown(("", *tasks), rows)
+
+
+def peers_table() -> str:
+    """What each took for the first task."""
+    task = peers.OVERLAPS[0].name
+    rows = []
+    for (name, its), line in _largest().items():
+        if its != task:
+            continue
+        version = ", ".join(f"{package} {number}" for package, number in line.versions.items() if package != "skyband")
+        if line.seconds is None or line.cpu_seconds is None:
+            rows.append((name, version, f"{line.rows:,}", "", "", f"{line.peak_mb or ''}", line.cannot or ""))
+            continue
+        figures = (f"{line.rows / line.seconds / 1e3:,.0f}", f"{line.cpu_seconds:.2f}", f"{line.peak_mb:,}")
+        rows.append((name, version, f"{line.rows:,}", *figures, f"`{line.digest}`"))
+    return markdown(
+        ("peer", "version", "rows", "thousand rows a second", "CPU s", "MB", "digest of the answers"), rows, 2
+    )
+
+
 def filled(page: str) -> str:
-    """The page with its tables as the results have them."""
-    for name, made in tables().items():
-        place = re.compile(f"(<!-- measured: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page, count = place.subn(lambda found, made=made: found[1] + made + "\n" + found[2], page)  # type: ignore[misc]
-        assert count == 1, f"{PAGE.name} has {count} places for the table {name!r}"
-    return page
+    """A page with its tables as the results have them."""
+    made = tables()
+
+    def put(found: re.Match[str]) -> str:
+        return f"<!-- measured: {found[1]} -->\n{made[found[1]]}\n<!-- end -->"
+
+    return re.sub(r"<!-- measured: ([\w-]+) -->\n.*?<!-- end -->", put, page, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
+    for path in PAGES:
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+    peers.plot(peers.load(), PICTURE)

@@ -1,4 +1,4 @@
-"""Recompute, PreTopk and MinTopk against the definition, cut into batches, saved and resumed."""
+"""Recompute, PreTopk, MinTopk and SAP against the definition, cut into batches, saved and resumed."""
 
 import random
 from collections import Counter
@@ -6,18 +6,22 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from skyband.engines import build
 from skyband.engines.pergroup import PerGroup
 from skyband.engines.protocol import Objects
 from skyband.engines.slide.mintopk import MinTopk
 from skyband.engines.slide.pretopk import PreTopk
 from skyband.engines.slide.recompute import Recompute
+from skyband.engines.slide.sap import SAP
+from skyband.errors import QueryError
 from skyband.kernels.mintopk import FULL, FULL_END, HEAD, PART, PART_END, SEEN
 from skyband.kernels.slide import COUNT, NEWEST, OLDEST
 from skyband.query import Counting, Sliding, TopK
 from skyband.windows import Clock
+from strategies import count_query
 
 INF = float("inf")
-SLIDING = [Recompute, PreTopk, MinTopk]
+SLIDING = [Recompute, PreTopk, MinTopk, SAP]
 MINIMAL = [PreTopk, MinTopk]
 # (size, slide): multiples, none, tumbling, after every tick
 SHAPES = [(12, 4), (10, 4), (7, 3), (5, 5), (6, 1), (16, 2)]
@@ -231,3 +235,29 @@ def test_groups_are_served_apart_and_put_in_one_order(engine, seed):
         own = [r[:3] for r in rows if r[3] == group]
         till = ends[group] if counts else ends
         assert [one for g, *one in said if g == group] == [list(one) for one in expected(own, clock, query.k, till)]
+
+
+@pytest.mark.parametrize("partition", ["dynamic", "equal"])
+@pytest.mark.parametrize("stream", ["falling", "rising", "random"])
+def test_partitions_follow_the_rows(partition, stream):
+    score = np.random.default_rng(3).random(20_000)
+    score = {"falling": -np.arange(20_000.0), "rising": np.arange(20_000.0), "random": score}[stream]
+    query, number = count_query(20, 2_000, 50), np.arange(20_000)
+    running, naive = build("sap", query, options={"partition": partition}), build("recompute", query)
+    for low in range(0, 20_000, 1_700):
+        rows = slice(low, min(low + 1_700, 20_000))
+        given = Objects(score[rows], number[rows], number[rows])
+        found, expected = (one.advance(given, np.array([rows.stop])) for one in (running, naive))
+        np.testing.assert_array_equal(found.id, expected.id)
+    made, built = running.partitions()
+    panes = 20_000 // 50
+    if partition == "equal":
+        assert made == panes // 4  # a tenth of the 40 panes of a window
+    else:  # short where scores fall, long where they do not
+        assert made == panes // 2 if stream == "falling" else made < panes // 4
+    assert built <= made
+
+
+def test_an_unknown_partition_is_refused():
+    with pytest.raises(QueryError, match="partition='odd' is unknown"):
+        build("sap", count_query(1, 10, 5), options={"partition": "odd"})

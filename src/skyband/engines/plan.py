@@ -15,6 +15,14 @@ TOTALS = "totals"
 """What stands for the engine of leaderboards, which takes no rows and so is no entry of `ENGINES`."""
 
 
+# The stream is not known beforehand, so what counts is where an engine does worst: how many times slower it is than
+# the best one, over all k, windows, slides and orders of rows in benchmarks/results/plan.jsonl (`skyband bench plan`).
+_CHOSEN = {
+    "slide": ("sweep", "exact, serves every window and all groups in one call, and is fast on every stream"),
+    "every row": ("sweep", "exact, serves all groups in one call, and compares nearly every row once"),
+}
+
+
 class Plan(NamedTuple):
     """An engine's name and the reason for it."""
 
@@ -37,9 +45,7 @@ def choose(query: TopK, engine: str = "auto") -> Plan:
             raise QueryError(msg)
         return Plan(TOTALS, "keys ranked by their totals: partial totals by pane, and a view on the totals")
     if engine == "auto":
-        # where another is faster (mintopk, on falling scores or with k near the window) it is so on one kind of
-        # stream only, and the stream is not known yet: `skyband bench slide`
-        return Plan("sweep", "exact, serves every window and all groups in one call, and is fast on every stream")
+        return Plan(*_CHOSEN["every row" if "every row" in query.window.kinds else "slide"])
     if engine not in ENGINES:
         msg = f'engine={engine!r} is unknown: write "auto", or {nearest(str(engine), ENGINES)}'
         raise QueryError(msg)

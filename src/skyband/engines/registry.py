@@ -45,7 +45,7 @@ class Registry(Mapping[str, Entry]):
     --------
     >>> import skyband as sb
     >>> list(sb.ENGINES)
-    ['sweep', 'mintopk', 'pretopk', 'recompute', 'strict', 'relaxed', ...]
+    ['sweep', 'mintopk', 'pretopk', 'sap', 'recompute', 'strict', ...]
     >>> sb.ENGINES["mintopk"].traits.exact
     True
     """
@@ -149,6 +149,20 @@ ENGINES = Registry(
             memory="k references for every open window",
             paper=f"{_MINTOPK}, section 3.2",
         ),
+    ),
+    Entry(
+        "sap",
+        "slide.sap:SAP",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_SLIDE,
+            minimal=False,
+            cost="2 comparisons for nearly every row; O(k p) an answer, with p partitions",
+            memory="every row of the window, k places a partition",
+            paper="Zhu et al., TKDE 2017",
+        ),
+        ("partition",),
     ),
     Entry(
         "recompute",

@@ -112,7 +112,10 @@ class Sweep:
         waiting = len(self._bands.id) + len(rows.id)
         closing = len(rows.id)
         if shape.slide:
-            span = int(rows.time.max()) - int(rows.time.min()) if closing else 0
+            if groups == 1:  # in order: looking through the times would cost as much as looking through the scores
+                span = int(rows.time[-1]) - int(rows.time[0]) if closing else 0
+            else:
+                span = int(rows.time.max()) - int(rows.time.min()) if closing else 0
             closing = min(closing, span // shape.slide + 1) + shape.size // shape.slide + 1
         lists = min(max(closing, 1) * groups + 1, _MOST)
         full = min(shape.k * groups, waiting)

@@ -30,6 +30,8 @@ STATE = 20
 BAR, BEST = 0, 1  # the bar, and the best score of those that wait
 # Why the loop came back.
 FINISHED, PAGE, ROOM, MERGE = range(4)
+LEAST = 64  # so many more rows than after the last merge may be kept in any case
+WIDE = 8  # the list may have so many times more to spare where rows enter or leave it all the time
 
 
 class Shape(NamedTuple):
@@ -56,7 +58,7 @@ class Page(NamedTuple):
 @inlined
 def most_of(base):
     """So many rows may be kept before the next merge, if the last one left `base`."""
-    return base + max(np.int64(16), base >> 1)
+    return base + max(np.int64(LEAST), base >> 1)
 
 
 @bare
@@ -86,6 +88,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
     grown = most_of(base)
     take = False  # what was passed over has to be taken in hand
     edge, edge_due = at, -FAR  # the first row at `edge_due` or later
+    narrow, wide, filled = spare, WIDE * spare, at  # how much to spare, and where the list was last filled up to it
     while True:
         if take:  # those that fewer than k later ones beat begin to wait
             low = reached(time, now - size + 1, raw, at)
@@ -158,6 +161,9 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
             if raw < at:
                 take = True
                 continue
+            # soon again: the best leave one by one, and rows had better be taken in hand by the dozen
+            spare = min(2 * spare, wide) if at - filled < 2 * spare else max(narrow, spare >> 1)
+            filled = at
             count = end - head
             if waits > 0 and (count < k or best >= l_score[head + k - 1]):
                 reach = l_score[head + min(k + spare, count) - 1] if count >= k else -np.inf

@@ -3,8 +3,7 @@
 import numpy as np
 
 from skyband.kernels._jit import bare, inlined, kernel
-
-BLOCK = 64  # rows compared at once, without a branch
+from skyband.kernels.front import passed, passed_back
 
 
 @kernel
@@ -24,18 +23,13 @@ def best_of(score, low, high, k, kept, place):
         if size > k:
             size, bar = cut(kept, place, size, k, True)
         while at < high:
-            floor = min(high, at + BLOCK)
-            hits = 0
-            for i in range(at, floor):
-                hits += score[i] >= bar
-            if hits > 0:
-                for i in range(at, floor):
-                    if score[i] >= bar:
-                        kept[size], place[size] = score[i], i
-                        size += 1
-                        if size == room:
-                            size, bar = cut(kept, place, size, k, True)
-            at = floor
+            at = passed(score, bar, at, high)
+            if at < high:
+                kept[size], place[size] = score[at], at
+                size += 1
+                at += 1
+                if size == room:
+                    size, bar = cut(kept, place, size, k, True)
         return cut(kept, place, size, k, True)[0] if size > k else size
     for i in range(size):
         kept[i], place[i] = score[high - 1 - i], high - 1 - i
@@ -43,18 +37,13 @@ def best_of(score, low, high, k, kept, place):
     if size > k:
         size, bar = cut(kept, place, size, k, False)
     while at > low:
-        floor = max(low, at - BLOCK)
-        hits = 0
-        for i in range(floor, at):
-            hits += score[i] > bar
-        if hits > 0:
-            for i in range(at - 1, floor - 1, -1):
-                if score[i] > bar:
-                    kept[size], place[size] = score[i], i
-                    size += 1
-                    if size == room:
-                        size, bar = cut(kept, place, size, k, False)
-        at = floor
+        at = passed_back(score, bar, at, low)
+        if at > low:
+            at -= 1
+            kept[size], place[size] = score[at], at
+            size += 1
+            if size == room:
+                size, bar = cut(kept, place, size, k, False)
     return cut(kept, place, size, k, False)[0] if size > k else size
 
 

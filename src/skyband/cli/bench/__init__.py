@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from skyband.cli.bench import arrival, dashboard, join, knn, slide, spark, view, workload
+from skyband.cli.bench import arrival, dashboard, gate, join, knn, peers, plan, slide, spark, view, workload
 
 app = typer.Typer(help="Measure the engines on this machine.", no_args_is_help=True)
 app.command("slide", help=slide.HELP)(slide.slide)
@@ -15,3 +15,6 @@ app.command("join", help=join.HELP)(join.join)
 app.command("view", help=view.HELP)(view.view)
 app.command("spark", help=spark.HELP)(spark.spark)
 app.command("dashboard", help=dashboard.HELP)(dashboard.dashboard)
+app.command("gate", help=gate.HELP)(gate.gate)
+app.command("plan", help=plan.HELP)(plan.plan)
+app.command("peers", help=peers.HELP)(peers.peers)

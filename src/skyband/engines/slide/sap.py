@@ -1,0 +1,144 @@
+"""SAP: self-adaptive partitions of the window."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.slide import _rounds
+from skyband.engines.slide.recompute import best
+from skyband.errors import QueryError
+from skyband.kernels import sap as kernels
+from skyband.kernels.sap import BUILDS, BUILT, FIRST, MADE, NUMBERS, PARTS, SLOTS, TAKEN, Parts, Rule
+from skyband.kernels.slide import COUNT, OLDEST, PEAK, Lists
+from skyband.windows import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skyband.query import TopK
+
+_EQUAL, _LEAST, _MOST = 10, 30, 4  # partitions of equal length; most and fewest of those whose length follows the rows
+_DROP = 3.0  # standard errors; the best of panes vary more than any rows do
+_ROOM = 1_024
+
+
+class SAP:
+    """Cut the window into partitions; keep the k best of each, and look behind them only where a partition expires.
+
+    The k best of a window are among the k best of its partitions, as long as no partition is cut by the window's start.
+    Of the one that is, the meaningful rows are looked up once, when its first row leaves: those that fewer than k
+    later ones beat, the k best of all later partitions among these. With `partition="dynamic"` a partition ends when
+    the best of a new pane are significantly worse than those of the pane before; with "equal" after a tenth of the
+    window.
+
+    Exact. Keeps every row of the window, since any may turn out to be meaningful.
+
+    Cost: one comparison for nearly every row when it comes and one when its partition expires; O(k * partitions) an
+    answer. Memory: every row of the window, k places a partition, the meaningful rows of one of them.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3, 1))
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="sap")["score"].to_pylist()
+    [5.0, 5.0, 5.0, 3.0]
+
+    References
+    ----------
+    Zhu et al., "SAP: Improving Continuous Top-K Queries over Streaming Data", TKDE 2017: the framework of
+    partitions, candidates and meaningful objects. Here the meaningful ones are a ranked array instead of a tree, the
+    unit is the pane, and the lengths of partitions are bounded by parts of the window, not by a model of the cost.
+    """
+
+    def __init__(
+        self, query: TopK, resume: Mapping[str, np.ndarray] | None = None, *, partition: str = "dynamic"
+    ) -> None:
+        self._clock = Clock.of(query.window)
+        self._k = int(query.k)
+        self._rule = _rule(partition, self._clock.ratio)
+        self._state = _rounds.fresh(NUMBERS)
+        self._state[BUILT] = -1
+        none, best_of_each = np.zeros((5, SLOTS), np.int64), np.zeros((SLOTS, self._k), np.int64)
+        self._parts = Parts(none[0], none[1], none[2], none[3], best_of_each, none[4], np.zeros(self._k))
+        self._front = np.empty(_ROOM, np.int64)
+        self._rows = Objects(np.empty(_ROOM), np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64))
+        self._low = self._high = 0  # where in them the rows of the open windows are
+        if resume is not None:
+            _rounds.restore(self.advance, self._state, self._clock, resume)
+        self.peak = int(self._state[PEAK])
+
+    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+        """Take `arrivals`, then close every window that ends by `upto`."""
+        clock, end = self._clock, int(np.asarray(upto).item())
+        shape = (clock.size, clock.slide, clock.origin)
+        self._append(arrivals)
+        score, time, id = (column[: self._high] for column in self._rows[:3])
+
+        def take(lists: Lists) -> int:
+            parts, front, state = self._parts, self._front, self._state
+            return int(kernels.advance(score, time, id, end, self._k, shape, self._rule, parts, front, lists, state))
+
+        answers = _rounds.answers(take, self._grow, self._state, clock, self._k, end)
+        self._state[PEAK] = max(self._state[PEAK], self._high - self._low)
+        live = int(clock.start(int(self._state[OLDEST])))
+        self._low += int(np.searchsorted(time[self._low :], live))
+        self._state[COUNT] = self._high - self._low
+        self.peak = int(self._state[PEAK])
+        return answers
+
+    def candidates(self) -> Objects:
+        """Every row of the open windows, best first."""
+        rows = Objects(*(column[self._low : self._high].copy() for column in self._rows[:3]))
+        return rows.take(best(rows.score, len(rows.score)))
+
+    def snapshot(self) -> Snapshot:
+        """The rows, and how far they have come."""
+        return _rounds.saved(self.candidates(), self._state)
+
+    def partitions(self) -> tuple[int, int]:
+        """How many were made so far, and for how many of them meaningful rows were looked up."""
+        return int(self._state[MADE]), int(self._state[BUILDS])
+
+    def _append(self, arrivals: Objects) -> None:
+        """Put the rows behind those there are; now and then move all to the front, or to more room."""
+        new, parts, state = len(arrivals.id), self._parts, self._state
+        if self._high + new > len(self._rows.id):
+            # a partition keeps its first row as long as it has others: by it one sees that it expires
+            base = min(self._low, int(parts.low[state[FIRST]])) if state[PARTS] else self._low
+            kept = self._high - base
+            moved = [np.empty(max(2 * (kept + new), _ROOM), column.dtype) for column in self._rows[:3]]
+            for to, column in zip(moved, self._rows[:3], strict=True):
+                to[:kept] = column[base : self._high]
+            self._rows = Objects(*moved)
+            self._shift(base)
+        for to, column in zip(self._rows[:3], arrivals[:3], strict=True):
+            to[self._high : self._high + new] = column
+        self._high += new
+
+    def _shift(self, by: int) -> None:
+        """Rows have moved to the front by so many places."""
+        parts, state = self._parts, self._state
+        self._low, self._high = self._low - by, self._high - by
+        state[TAKEN] -= by
+        for places in (parts.low, parts.high, parts.best):
+            np.subtract(places, by, out=places)
+        self._front[: max(int(state[BUILT]), 0)] -= by
+
+    def _grow(self) -> None:
+        """Twice the room for meaningful rows."""
+        self._front = np.concatenate([self._front, np.empty(len(self._front), np.int64)])
+
+
+def _rule(partition: str, ratio: int) -> Rule:
+    """How long partitions are, for windows of so many panes."""
+    if partition == "equal":
+        length = math.ceil(ratio / _EQUAL)
+        return Rule(length, length, math.inf)
+    if partition == "dynamic":
+        return Rule(math.ceil(ratio / _LEAST), math.ceil(ratio / _MOST), _DROP)
+    msg = f'partition={partition!r} is unknown: write "dynamic" or "equal"'
+    raise QueryError(msg)
