@@ -15,7 +15,7 @@ from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
 from skyband.flow.payload import Payload
 from skyband.flow.schema import check_schema, conform
-from skyband.flow.score import scores
+from skyband.flow.score import ranks_by
 from skyband.flow.time import TimeType
 from skyband.windows import Clock, Timeline
 
@@ -169,8 +169,7 @@ class Pipeline:
 
     def _points(self, rows: pa.Table) -> np.ndarray:
         """What an engine ranks a row by, larger first."""
-        score = scores(self.query.by, rows)
-        return -score if self.query.ascending else score
+        return ranks_by(self.query, rows)
 
     def group(self, rows: pa.Table) -> np.ndarray | None:
         """The number of each row's group; None where there is but one."""
