@@ -107,7 +107,10 @@ def test_few_are_each_alone_and_explain_says_so():
 
 def test_what_does_not_share_a_grid():
     queries = asked("arrivals", sb.Counting(10), count=2 * MANY)
-    mixed = [*queries[:MANY], *(sb.TopK(1, q.by, sb.Counting(11), emit="arrivals", name=q.name) for q in queries[MANY:])]
+    mixed = [
+        *queries[:MANY],
+        *(sb.TopK(1, q.by, sb.Counting(11), emit="arrivals", name=q.name) for q in queries[MANY:]),
+    ]
     assert shared(mixed) == [True, True]
     assert not any(shared(asked("arrivals", sb.Counting(10, 2))))
     workload = sb.Workload(queries[1:MANY])

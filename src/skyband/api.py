@@ -360,7 +360,7 @@ class _Session:
 class _WorkloadSession(_Session):
     """Many queries over one source."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the door was given
         self,
         workload: Workload,
         source: object,

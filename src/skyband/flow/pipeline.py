@@ -43,10 +43,14 @@ class Stats:
     windows: int = 0  # answers that had rows: one for each window and group
     answer_rows: int = 0
     peak_candidates: int = 0
+    switches: tuple[dict[str, Any], ...] = ()  # of an engine that changes its ways: time, engine, why, exact_from
 
-    def as_dict(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)
+    def as_dict(self) -> dict[str, Any]:
+        """The counts by name; switches only where there are any."""
+        counts = asdict(self)
+        if not self.switches:
+            del counts["switches"]
+        return counts
 
 
 class OutOfOrderError(Exception):
@@ -106,6 +110,7 @@ class Pipeline:
         """What has been seen and done so far."""
         self._stats.late, self._stats.ahead = self.timeline.lost
         self._stats.peak_candidates = self.engine.peak
+        self._stats.switches = tuple(switch._asdict() for switch in getattr(self.engine, "switches", ()))
         return self._stats
 
     @property

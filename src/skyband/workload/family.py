@@ -158,8 +158,7 @@ def families(
         first.setdefault(key, query)
         split.setdefault(key, []).append(member_of(query, number, name, points=key[0] == _POINTS))
     return [
-        Family(_common(first[key], members), tuple(members), points=key[0] == _POINTS)
-        for key, members in split.items()
+        Family(_common(first[key], members), tuple(members), points=key[0] == _POINTS) for key, members in split.items()
     ]
 
 

@@ -101,7 +101,8 @@ def build_shared(
         from skyband.workload.grid import SharedGrid
 
         how: dict[str, Any] = {"rule": GRIDS[name], **(options or {})}
-        return SharedPerGroup(partial(SharedGrid, **how), family, resume) if family.query.per else SharedGrid(family, resume, **how)
+        made = partial(SharedGrid, **how)
+        return SharedPerGroup(made, family, resume) if family.query.per else made(family, resume)
     if name not in WORKLOADS:
         from skyband.workload.independent import Independent
 

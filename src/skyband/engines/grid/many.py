@@ -118,7 +118,7 @@ class Many:
         index: bool = True,
         resume: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        queries, d = targets.to.shape
+        d = targets.to.shape[1]
         check(grid, slices, d)
         if not window.kinds & {"row", "every row"}:
             msg = f'window={window!r} has no answer after every row: write sb.Counting(n) or sb.Sliding(size, "row")'
