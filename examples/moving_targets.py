@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 import skyband as sb
-from skyband.flow.knn import knn
 
 BOATS, ROUNDS, SHIPS, NEAREST = 200, 50, 300, 3
 
@@ -41,7 +40,7 @@ def main() -> None:
         )
         for number, ship in enumerate(ships)
     ]
-    moves = knn(queries, source)
+    moves = sb.run(queries, source)
 
     near: dict[str, dict[tuple[str, float], float]] = {query.name or "": {} for query in queries}
     for row in moves.select(["query", "_change_type", "boat", "x", "score"]).to_pylist():

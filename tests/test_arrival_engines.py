@@ -1,5 +1,6 @@
 """The engines after every object: exact where they say so, within their bounds where they do not."""
 
+import json
 import logging
 
 import numpy as np
@@ -283,6 +284,31 @@ class TestHybrid:
         wrong = [step for step, number, _ in {*true} ^ {*found} if number in by_id(true) ^ by_id(found)]
         assert all(20_000 < step <= low for step in wrong), "only what PA had dropped before can be missed"
         assert len(by_id(found)) == len(found)
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_a_switch_loses_nothing_that_pa_had_not_dropped(self, seed):
+        score, before = self.stream(seed), build("hybrid", self.query(), options={"buffer": 500})
+        found, running = arrivals("hybrid", score, self.query(), buffer=500)
+        at, until = running.switches[0].time, running.switches[1].time
+        before.advance(numbered(score, 0, at), np.array([at]))
+        assert not before.switches
+        held = before.candidates().id
+        known = np.full(len(score), np.nan)  # all that there is to know at the switch, and what follows
+        known[held], known[at:] = score[held], score[at:]
+        told = {number for step, number, _ in found if step <= at}
+        true, _ = arrivals("strict", known, self.query())
+        want = [one for one in true if at < one[0] <= until and one[1] not in told]
+        assert [one for one in found if at < one[0] <= until] == want
+
+    def test_the_counts_of_a_run_tell_of_switches(self):
+        query = sb.TopK(k=9, by="x", window=sb.Counting(4_000), emit="arrivals", per="g")
+        rows = {"x": self.stream()[:45_000], "g": np.zeros(45_000, int)}
+        answers, counts = sb.run(query, rows, engine="hybrid", options={"buffer": 500}, stats=True)
+        (switch, *_) = counts.switches
+        assert (switch["engine"], switch["why"]) == ("rapf", "neighbours are alike")
+        assert switch["exact_from"] == switch["time"] - 500 + 4_000 - 1
+        assert json.loads(answers.schema.metadata[b"skyband"])["switches"][0] == switch
+        assert "switches" not in sb.run(query, rows, stats=True)[1].as_dict()
 
     @pytest.mark.parametrize("sign", [1, -1])
     def test_exact_from_the_start_where_order_is_seen_at_once(self, sign):

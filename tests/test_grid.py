@@ -11,9 +11,9 @@ import oracle
 import skyband as sb
 from skyband.engines import ENGINES, Objects, build
 from skyband.engines.grid.cuts import cut, slices_for
-from skyband.engines.grid.many import RULES, Many, Targets
+from skyband.engines.grid.many import Many
+from skyband.engines.grid.targets import RULES, Targets
 from skyband.engines.grid.watched import THRESHOLDS, Watched
-from skyband.flow.knn import knn, together
 from skyband.kernels.grid import Aims, cells_of, watch
 
 METRICS = {
@@ -321,7 +321,7 @@ class TestScores:
         rows = {"x": [1e308, -1e308, math.inf, 0.0]}
         query = sb.TopK(k=4, by=sb.distance(["x"], to=[1e308], metric="manhattan"), window=sb.Counting(4))
         assert sb.run(query, rows)["score"].to_pylist()[-3:] == [0.0, 1e308, math.inf]
-        assert knn([query], rows)["score"].to_pylist()[-3:] == [0.0, 1e308, math.inf]
+        assert sb.run([query], rows, engine="cpm")["score"].to_pylist()[-3:] == [0.0, 1e308, math.inf]
 
     def test_two_distances_are_two_fingerprints(self):
         from skyband.spark.state import fingerprint
@@ -353,51 +353,6 @@ class TestScores:
 
     def test_a_missing_column_is_named(self):
         query = sb.TopK(k=1, by=sb.distance(["x", "z"], to=(0, 0)), window=sb.Counting(2))
-        for ask in (sb.run, lambda q, rows: knn([q], rows)):
+        for ask in (sb.run, lambda q, rows: sb.run([q], rows, engine="cpm")):
             with pytest.raises(sb.SchemaError, match="by names column 'z'"):
                 ask(query, {"x": [1], "y": [2]})
-
-
-ROWS = {
-    "t": np.sort(np.random.default_rng(5).integers(0, 3_000, 2_000)),
-    "x": np.random.default_rng(6).random(2_000).round(2),
-    "y": np.random.default_rng(7).random(2_000).round(2),
-}
-
-
-class TestKnn:
-    @pytest.mark.parametrize("emit", ["arrivals", "changes", "answers"])
-    @pytest.mark.parametrize("window", [sb.Counting(100), sb.Sliding("150 us", "row")])
-    @pytest.mark.parametrize("make", ["distance", "weighted"])
-    def test_as_one_run_for_each(self, emit, window, make):
-        rng = np.random.default_rng(8)
-        queries = []
-        for k in (1, 3, 8):
-            a, b = rng.random(2).round(2).tolist()
-            by = sb.distance(["x", "y"], to=(a, b)) if make == "distance" else sb.weighted({"x": a, "y": -b})
-            queries.append(sb.TopK(k=k, by=by, window=window, time="t", unit="us", emit=emit, name=f"best {k}"))
-        rows = {name: column[:500] for name, column in ROWS.items()} if emit == "answers" else ROWS
-        together = knn(queries, rows)
-        for query in queries:
-            alone = sb.run(query, rows)
-            mine = together.filter(np.array(together["query"]) == query.name).drop_columns(["query"])
-            assert mine.to_pylist() == alone.to_pylist()
-
-    def test_unordered_files_are_put_in_order(self):
-        query = sb.TopK(k=2, by=sb.distance(["x"], to=[0.5]), window=sb.Sliding("5 us", "row"), time="t", unit="us")
-        rows = {"t": [5, 1, 3, 9, 2], "x": [0.1, 0.2, 0.9, None, 0.5]}
-        assert knn([query], rows).drop_columns(["query"]).to_pylist() == sb.run(query, rows).to_pylist()
-
-    def test_what_cannot_go_together_says_why(self):
-        near = sb.TopK(k=1, by=sb.distance(["x"], to=[0]), window=sb.Counting(5))
-        for other, words in [
-            (sb.TopK(k=1, by=sb.distance(["y"], to=[0]), window=sb.Counting(5)), "kind or columns"),
-            (sb.TopK(k=1, by=sb.distance(["x"], to=[0]), window=sb.Counting(6)), "differ in window"),
-            (sb.TopK(k=1, by=sb.distance(["x"], to=[0]), window=sb.Counting(5), ascending=False), "farthest"),
-            (sb.TopK(k=1, by="x", window=sb.Counting(5)), "neither a distance"),
-        ]:
-            assert words in together([near, other])
-            with pytest.raises(sb.QueryError, match=words):
-                knn([near, other], {"x": [1]})
-        assert "slide" in together([sb.TopK(k=1, by=sb.distance(["x"], to=[0]), window=sb.Counting(6, 2))])
-        assert "per" in together([sb.TopK(k=1, by=sb.distance(["x"], to=[0]), window=sb.Counting(6), per="g")])

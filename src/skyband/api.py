@@ -92,7 +92,8 @@ def run(  # noqa: PLR0913 - the one wide door
     progress
         Show a progress bar. Default: on a terminal, for work that takes more than two seconds.
     options
-        What the engine can be told, such as {"buffer": 2000}; `sb.ENGINES[name].options` has the names.
+        What the engine can be told, such as {"buffer": 2000}; `sb.ENGINES[name].options` has the names. Many queries
+        about points, which share a grid, take grid="uniform", slices= and index=False.
 
     Returns
     -------
@@ -364,21 +365,27 @@ class _Session:
 class _WorkloadSession(_Session):
     """Many queries over one source."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the door was given
         self,
         workload: Workload,
         source: object,
         engine: str,
         late: str | timedelta | None,
         ahead: str | timedelta | None,
+        options: Mapping[str, object] | None,
+        *,
+        fixed: bool,
     ) -> None:
         first = workload.first()
-        super().__init__(first, source, "auto", late, ahead, None)
+        super().__init__(first, source, "auto", late, ahead, workload.told(options, engine))
         self.workload = workload
+        self.fixed = fixed
         self.engine = workload.chosen(engine)
 
     def _open(self, schema: pa.Schema, *, rising: bool) -> WorkloadPipeline:
-        return self.workload.open(schema, self.engine, late=self.late or 0, ahead=self.ahead, rising=rising)
+        ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "options": self.options}
+        ways["fixed"] = self.fixed
+        return self.workload.open(schema, self.engine, rising=rising, **ways)
 
 
 def _session(
@@ -394,11 +401,9 @@ def _session(
 
     if isinstance(query, TopK) or not isinstance(query, (Workload, list, tuple)):
         return _Session(query, source, engine, late, ahead, options)  # type: ignore[arg-type]  # which says what is wrong
+    fixed = not isinstance(query, Workload)
     workload = query if isinstance(query, Workload) else Workload(query)
-    if options:
-        msg = f"options={dict(options)!r} says nothing to a workload: leave it out"
-        raise QueryError(msg)
-    return _WorkloadSession(workload, source, engine, late, ahead)
+    return _WorkloadSession(workload, source, engine, late, ahead, options, fixed=fixed)
 
 
 def _length(value: str | timedelta | None, field: str) -> int | None:
@@ -442,9 +447,10 @@ def explain(query: Asked, *, engine: str = "auto") -> Explanation:
     if not isinstance(query, TopK):
         from skyband.workload.explain import described
 
+        fixed = not isinstance(query, Workload)
         workload = query if isinstance(query, Workload) else Workload(query)
         name = workload.chosen(engine)
-        return Explanation(name, *described(workload.families(), name))
+        return Explanation(name, *described(workload.families(name), name, fixed=fixed))
     plan = choose(query, engine)
     if query.join is not None:
         return Explanation("topkn", "a join keeps objects whose scores change", tuple(_joined(query)))

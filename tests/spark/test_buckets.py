@@ -65,6 +65,59 @@ def test_a_workload():
     assert plain(got) == plain(want)
 
 
+NEAR = {
+    "arrivals": {"emit": "arrivals"},
+    "changes": {"emit": "changes"},
+    "answers": {"emit": "answers", "window": sb.Sliding("20 seconds", "row")},
+    "per group": {"emit": "changes", "per": ["symbol"], "window": sb.Sliding("40 seconds", "row")},
+    "counted": {"emit": "arrivals", "window": sb.Counting(25), "per": ["symbol"]},
+}
+
+
+def near(count, **change):
+    """Queries about the trades nearest to a price and a number."""
+    window = sb.Sliding("60 seconds", "row")
+    return [
+        asked(k=1 + at % 3, by=sb.distance(["price", "id"], to=(at % 5, 20 * at)), **{"window": window, **change})
+        for at in range(count)
+    ]
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_many_queries_about_points(name):
+    queries = near(20, **NEAR[name])
+    batches = cut(trades(300, seed=3, disorder=20), 4, seed=1)
+    if queries[0].window.counts:
+        batches = [batch.sort_by([("ts", "ascending"), ("id", "ascending")]) for batch in batches]
+    (family,) = sb.Workload(queries).families()
+    assert family.points
+    got, counts = streamed(Shared(family, queries[0].per, "sweep"), batches)
+    want, told = sb.run(queries, iter(batches), late=f"{LATE} seconds", stats=True)
+    want = want.set_column(0, "query", want["query"].cast(pa.string()))
+    want = want if queries[0].window.counts else closed(want, batches, LATE, queries[0])
+    assert got.column_names == want.column_names
+    assert plain(got) == plain(want)
+    assert (counts["rows"], counts["late"]) == (told.rows, told.late)
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_one_query_about_points(name):
+    query = near(3, **NEAR[name])[-1]
+    batches = cut(trades(300, seed=3, disorder=20), 4, seed=1)
+    if query.window.counts:
+        batches = [batch.sort_by([("ts", "ascending"), ("id", "ascending")]) for batch in batches]
+    got, _ = streamed(Single(query, "sweep"), batches)
+    want = sb.run(query, iter(batches), late=f"{LATE} seconds")
+    assert plain(got) == plain(want if query.window.counts else closed(want, batches, LATE, query))
+
+
+def test_other_targets_are_another_state():
+    one, two = (Shared(sb.Workload(near(count)).families()[0], (), "sweep").told() for count in (20, 21))
+    assert one["by"] == two["by"] == "of each"
+    assert "distance(['price', 'id'], to=(1.0, 20.0)" in one["queries"]
+    assert one["queries"] != two["queries"]
+
+
 TOTALS = {
     "sums": {},
     "per group": {"per": ["symbol"], "of": "id"},

@@ -99,6 +99,24 @@ def test_a_batch_says_what_sb_run_says(spark, tmp_path, name):
     assert plain(got) == plain(sb.run(query, pa.concat_tables(batches)))
 
 
+def test_many_queries_about_points_are_one_operator(spark, tmp_path):
+    window = sb.Sliding("60 seconds", "row")
+    queries = [
+        asked(k=1 + at % 3, by=sb.distance(["price", "id"], to=(at % 5, 4 * at)), window=window, emit="arrivals")
+        for at in range(100)
+    ]
+    batches = cut(trades(400, seed=3, disorder=20), 3, seed=1)
+    write_batches(tmp_path / "in", batches)
+    step = sb.spark.top_k(queries)
+    got, progress = answers(spark, tmp_path / "in", step, watermark="30 seconds")
+    want, counts = sb.run(queries, iter(batches), late="30 seconds", stats=True)
+    want = closed(want.set_column(0, "query", want["query"].cast(pa.string())), batches, 30, queries[0])
+    assert got.column_names == want.column_names
+    assert plain(got) == plain(want)
+    told = counted(progress)
+    assert (told["rows"], told["late"]) == (400, counts.late), "each row is counted once, not for every query"
+
+
 def test_counting_windows_follow_the_batches(spark, tmp_path):
     query = sb.TopK(k=2, by="price", window=sb.Counting(30, 10), time="ts", id="id", per="symbol")
     batches = [b.sort_by([("ts", "ascending"), ("id", "ascending")]) for b in cut(trades(300, seed=9), 3, seed=5)]

@@ -14,7 +14,8 @@ import numpy as np
 from skyband.bench.points import POINTS
 from skyband.bench.slide import checked
 from skyband.engines import ENGINES, Objects, build
-from skyband.engines.grid.many import Many, Targets
+from skyband.engines.grid.many import Many
+from skyband.engines.grid.targets import Targets
 from skyband.engines.grid.watched import Watched
 from skyband.query import Counting, Distance, TopK
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,6 +59,12 @@ class PerGroup:
             said.append((group, answers))
         self.peak = max(self.peak, sum(self._kept.values()), *(e.peak for e in self._engines.values()), 0)
         return _merged(said)
+
+    @property
+    def switches(self) -> list[Any]:
+        """What engines that change their ways did, of all groups by time."""
+        every = [switch for engine in self._engines.values() for switch in getattr(engine, "switches", ())]
+        return sorted(every, key=lambda switch: switch.time)
 
     def busy(self) -> np.ndarray:
         """Groups whose windows may still close with something to say."""

@@ -15,7 +15,7 @@ from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
 from skyband.flow.payload import Payload
 from skyband.flow.schema import check_schema, conform
-from skyband.flow.score import scores
+from skyband.flow.score import ranks_by
 from skyband.flow.time import TimeType
 from skyband.windows import Clock, Timeline
 
@@ -43,10 +43,14 @@ class Stats:
     windows: int = 0  # answers that had rows: one for each window and group
     answer_rows: int = 0
     peak_candidates: int = 0
+    switches: tuple[dict[str, Any], ...] = ()  # of an engine that changes its ways: time, engine, why, exact_from
 
-    def as_dict(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)
+    def as_dict(self) -> dict[str, Any]:
+        """The counts by name; switches only where there are any."""
+        counts = asdict(self)
+        if not self.switches:
+            del counts["switches"]
+        return counts
 
 
 class OutOfOrderError(Exception):
@@ -106,6 +110,7 @@ class Pipeline:
         """What has been seen and done so far."""
         self._stats.late, self._stats.ahead = self.timeline.lost
         self._stats.peak_candidates = self.engine.peak
+        self._stats.switches = tuple(switch._asdict() for switch in getattr(self.engine, "switches", ()))
         return self._stats
 
     @property
@@ -169,8 +174,7 @@ class Pipeline:
 
     def _points(self, rows: pa.Table) -> np.ndarray:
         """What an engine ranks a row by, larger first."""
-        score = scores(self.query.by, rows)
-        return -score if self.query.ascending else score
+        return ranks_by(self.query, rows)
 
     def group(self, rows: pa.Table) -> np.ndarray | None:
         """The number of each row's group; None where there is but one."""

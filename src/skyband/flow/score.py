@@ -20,7 +20,7 @@ from skyband.query.expression import Expression, Tree
 from skyband.query.points import Distance, Weighted
 
 if TYPE_CHECKING:
-    from skyband.query.topk import Score
+    from skyband.query.topk import Score, TopK
 
 _SIMPLE: dict[str, Callable[..., Any]] = {
     "+": pc.add,
@@ -66,6 +66,12 @@ def scores(by: Expression | Distance | Weighted | Score, rows: pa.Table) -> np.n
     if isinstance(value, pa.Scalar):
         return np.full(rows.num_rows, np.nan if value.as_py() is None else value.as_py())
     return _numpy(value)
+
+
+def ranks_by(query: TopK, rows: pa.Table) -> np.ndarray:
+    """What an engine ranks the rows by, larger first."""
+    score = scores(query.by, rows)
+    return -score if query.ascending else score
 
 
 def points(columns: tuple[str, ...], rows: pa.Table) -> np.ndarray:

@@ -27,13 +27,15 @@ LISTS, OUT = 10, 11  # on the page
 SEARCHES = 12  # lists made anew
 SHOWN = 13  # (object, query) pairs that met
 INDEXED = 14  # times the index was made
-STATE = 15
+FRESH = 15  # queries that came while the stream ran, and have not looked at the window yet
+STATE = 16
 
 # Why it came back.
 FINISHED, PAGE, STORE, INDEX = range(4)
 # What is told: each object once, lists that have changed, or every list at every step.
 ONCE, CHANGED, EVERY = range(3)
 _WOKEN, _NEW = 1, 2  # why a query is looked at: its oldest may have left; its k best have changed
+UNSEEN = _NEW  # the mark of a query that has just come
 
 
 class Rows(NamedTuple):
@@ -304,8 +306,14 @@ def advance(rows, upto, shape, aims, grid, index, store, lists, marks, work, pag
                     why = INDEX
             if why == INDEX:
                 break
-        # who leaves the window
+        # who has just come as a query, and who leaves the window
         looks = 0
+        if state[FRESH] > 0:
+            for q in range(queries):
+                if mark[q]:
+                    touched[looks] = q
+                    looks += 1
+            state[FRESH] = 0
         while first < upcoming and s_time[first & mask] <= now - window:
             slot = first & mask
             cell = s_cell[slot]

@@ -96,7 +96,7 @@ def top_k(
     else:
         workload = Workload(asked)
         per = tuple(per_of(asked))
-        found = [part for family in workload.families() for part in split(family, tasks)]
+        found = [part for family in workload.families(workload.chosen(engine)) for part in split(family, tasks)]
         shares = [Shared(family, per, workload.chosen(engine)) for family in found]
 
     def transform(df: DataFrame) -> DataFrame:

@@ -16,7 +16,6 @@ from skyband.flow.ids import id_numbers, mixed
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
 from skyband.flow.schema import conform
-from skyband.flow.score import scores
 from skyband.flow.time import TimeType
 from skyband.windows import Clock
 
@@ -36,7 +35,8 @@ class Packer:
     """Takes the rows of one partition, keeps what may matter, and packs it."""
 
     def __init__(self, share: Single | Shared, keys: list[int]) -> None:
-        query = self.query = share.query
+        self.share, query = share, share.query
+        self.query = query
         self.clock = share.clock()
         self.keys = np.array(keys, np.int32)
         self.groups = Groups(query.per) if query.per else None
@@ -59,8 +59,7 @@ class Packer:
                 number = None if number is None else number[~missing]
         if self.query.id is not None:
             number = id_numbers(rows.column(self.query.id), self.query.id)
-        score = scores(self.query.by, rows)
-        score = -score if self.query.ascending else score
+        score = self.share.values(rows)
         group = np.zeros(len(score), np.int32) if self.groups is None else self.groups.codes(rows)
         part = Part(rows, score, time, number, group)
         if self.prunes:
@@ -234,16 +233,23 @@ _NO_COUNTS = pa.table({name: np.empty(0, np.int64) for name in COUNTS})
 def _columns(part: Part) -> pa.Table:
     """Rows with their score, time and number as columns."""
     table = part.rows
-    for name, column in ((SCORE, part.score), (TIME, part.time), (NUMBER, part.id)):
-        table = table.append_column(name, pa.array(column))
+    score = pa.array(part.score.reshape(-1))
+    if part.score.ndim > 1:  # a point
+        score = pa.FixedSizeListArray.from_arrays(score, part.score.shape[1])
+    for name, column in ((SCORE, score), (TIME, pa.array(part.time)), (NUMBER, pa.array(part.id))):
+        table = table.append_column(name, column)
     return table
 
 
 def unpacked(table: pa.Table, schema: pa.Schema) -> Part:
     """The rows of a blob again, in the types of `schema`; groups are the receiver's to number."""
     rows = conform(table.drop_columns([SCORE, TIME, NUMBER]), schema)
-    score, time, number = (table.column(name).to_numpy() for name in (SCORE, TIME, NUMBER))
-    return Part(rows, score, time, number, None)
+    time, number = (table.column(name).to_numpy() for name in (TIME, NUMBER))
+    score = table.column(SCORE).combine_chunks()
+    if pa.types.is_fixed_size_list(score.type):
+        point = score.flatten().to_numpy().reshape(-1, score.type.list_size)
+        return Part(rows, point, time, number, None)
+    return Part(rows, score.to_numpy(zero_copy_only=False), time, number, None)
 
 
 def settled(part: Part) -> Part:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skyband.flow.pipeline import Pipeline
+from skyband.flow.score import points, ranks_by
 from skyband.spark.board import Board
 from skyband.windows import Clock
 from skyband.workload.clock import SharedClock
 from skyband.workload.pipeline import FamilyPipeline
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
     from skyband.query import TopK
@@ -51,6 +53,10 @@ class Single:
         """What a state of it belongs to, beyond what all queries say."""
         return {}
 
+    def values(self, rows: pa.Table) -> np.ndarray:
+        """What the engine ranks rows by, larger first."""
+        return ranks_by(self.query, rows)
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -67,11 +73,12 @@ class Shared:
 
     def clock(self) -> Any:
         """When windows of any of them begin and end."""
-        return Clock.of(self.query.window) if self.query.window.kind == "row" else SharedClock(self.family)
+        plain = self.family.points or self.query.window.kind == "row"
+        return Clock.of(self.query.window) if plain else SharedClock(self.family)
 
     def line(self, schema: pa.Schema, engine: str) -> Pipeline:
         """Their pipeline, anew."""
-        return FamilyPipeline(self.family, schema, engine, per=self.per)
+        return FamilyPipeline(self.family, schema, engine, per=self.per, fixed=True)
 
     def packer(self, keys: list[int]) -> Packer:
         """What goes before the shuffle."""
@@ -87,8 +94,14 @@ class Shared:
 
     def told(self) -> dict[str, str]:
         """What a state of it belongs to: every query, in place of the largest."""
-        each = "; ".join(f"{m.name}: k {m.k}, {m.window}" for m in self.family.members)
-        return {"k": "of each", "window": "of each", "queries": each}
+        by = {m.number: "" if m.by is None else f", {m.by.text}" for m in self.family.members}
+        each = "; ".join(f"{m.name}: k {m.k}, {m.window}{by[m.number]}" for m in self.family.members)
+        said = {"k": "of each", "window": "of each", "queries": each}
+        return {**said, "by": "of each"} if self.family.points else said
+
+    def values(self, rows: pa.Table) -> np.ndarray:
+        """What the engine ranks rows by: a score, or a point."""
+        return points(self.family.axes, rows) if self.family.points else ranks_by(self.query, rows)
 
 
 Share = Single | Shared | Board

@@ -21,6 +21,7 @@ class Answers(NamedTuple):
     id: np.ndarray  # int64
     score: np.ndarray  # float64
     query: np.ndarray  # int64
+    rank: np.ndarray | None = None  # as in the answers of one query: the lists are partial
 
 
 def ordered(answers: Answers) -> Answers:
@@ -35,7 +36,8 @@ def chosen(answers: Answers, lists: np.ndarray) -> Answers:
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     place = np.arange(first[-1]) + np.repeat(answers.first[:-1][lists] - first[:-1], sizes)
     step, end, group, query = (column[lists] for column in (answers.step, answers.end, answers.group, answers.query))
-    return Answers(step, end, group, first, answers.id[place], answers.score[place], query)
+    rank = None if answers.rank is None else answers.rank[place]
+    return Answers(step, end, group, first, answers.id[place], answers.score[place], query, rank)
 
 
 def together(parts: Sequence[Answers]) -> Answers:
@@ -43,7 +45,8 @@ def together(parts: Sequence[Answers]) -> Answers:
     if len(parts) == 1:
         return ordered(parts[0])
     none = Answers(*(np.empty(0, t) for t in ("i8", "i8", "i4", "i8", "i8", "f8", "i8")))
-    columns = [np.concatenate(c) for c in zip(*(p._replace(first=none.first) for p in [none, *parts]), strict=True)]
+    columns = [np.concatenate(c) for c in zip(none[:7], *(p[:7] for p in parts), strict=True)]
     sizes = np.concatenate([none.first, *(np.diff(p.first) for p in parts)])
     columns[3] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return ordered(Answers(*columns))
+    ranks = [p.rank for p in parts if p.rank is not None]
+    return ordered(Answers(*columns, np.concatenate(ranks) if ranks else None))

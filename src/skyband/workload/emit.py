@@ -27,9 +27,10 @@ class SharedEmitter(Emitter):
     def lines(self, answers: Any, groups: int, watermark: int) -> Lines:
         """What of `answers` goes out."""
         if self._emit != "changes":
-            lines = super().lines(Ranked(*answers[:6]), groups, watermark)
+            lines = super().lines(Ranked(*answers[:6], answers.rank), groups, watermark)
             lines.query = np.repeat(answers.query, np.diff(answers.first))
-            return self._first_seen(lines) if self._emit == "arrivals" else lines
+            whole = answers.rank is None  # else each row is there but once
+            return self._first_seen(lines) if self._emit == "arrivals" and whole else lines
         numbers = max(int(answers.query.max(initial=-1)) + 1, self._shape[0])
         self._enlarge(numbers, groups)
         wide = self._shape[1]

@@ -7,33 +7,37 @@ from typing import TYPE_CHECKING
 
 from skyband.engines.registry import ENGINES
 from skyband.query.duration import spoken
-from skyband.query.expression import Expression
-from skyband.workload.registry import WORKLOADS
+from skyband.workload.registry import GRIDS, WORKLOADS
 
 if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 
-def described(families: Sequence[Family], engine: str) -> tuple[str, tuple[str, ...]]:
+def described(families: Sequence[Family], engine: str, *, fixed: bool = False) -> tuple[str, tuple[str, ...]]:
     """Why the engine, and lines on the workload, on each family and on what it keeps."""
     shared = engine in WORKLOADS
+    shared = shared or all(family.points for family in families)
     why = "one structure for every family" if shared else "one for every query: nothing is shared"
-    return why, tuple(_lines(families, engine))
+    return why, tuple(_lines(families, engine, fixed=fixed))
 
 
-def _lines(families: Sequence[Family], engine: str) -> Iterator[str]:
+def _lines(families: Sequence[Family], engine: str, *, fixed: bool) -> Iterator[str]:
     queries = sum(len(family.members) for family in families)
     traits = WORKLOADS[engine].traits if engine in WORKLOADS else ENGINES[engine].traits
     yield f"workload: {queries} queries in {len(families)} {'family' if len(families) == 1 else 'families'}"
-    yield f"keeps: {traits.memory}"
+    if not all(family.points for family in families):
+        yield f"keeps: {traits.memory}"
     for number, family in enumerate(families, 1):
         query, names = family.query, [member.name for member in family.members]
-        by = query.by.text if isinstance(query.by, Expression) else "a function"
+        by = f"the same {query.by.kind} of {', '.join(family.axes)}" if family.points else _said(query.by)
         per = f" per {', '.join(query.per)}" if query.per else ""
         most = f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
         yield f"family {number}: by {by}{per}: {most}"
-        if query.window.kind == "row":
-            yield "  after every row: on an engine of its own"
+        if family.points:
+            yield from _gridded(family, engine)
+            continue
+        if engine in WORKLOADS and family.apart(fixed=fixed):
+            yield f"  after every row: on {'an engine of its own' if len(names) == 1 else 'engines of their own'}"
             continue
         sizes = [member.window.size for member in family.members]
         ks = [member.k for member in family.members]
@@ -41,6 +45,23 @@ def _lines(families: Sequence[Family], engine: str) -> Iterator[str]:
         window = f"{_long(min(sizes), family)} to {_long(max(sizes), family)}" if len(set(sizes)) > 1 else ""
         k = f"{min(ks)} to {max(ks)}" if len(set(ks)) > 1 else f"{ks[0]}"
         yield f"  windows of {window or _long(sizes[0], family)}, k {k}; at most {views} views open at once"
+
+
+def _gridded(family: Family, engine: str) -> Iterator[str]:
+    """What a grid is, and what goes out of it."""
+    query, ks = family.query, [member.k for member in family.members]
+    k = f"{min(ks)} to {max(ks)}" if len(set(ks)) > 1 else f"{ks[0]}"
+    rule = {"reserve": "a reserve behind its k best", "best": "its k best", "band": "a k-skyband"}[GRIDS[engine]]
+    yield f"  windows of {_long(query.window.size, family)} after every row, k {k}; they share one grid"
+    yield f"  keeps: every row of the window once, in the cells of the grid; for each query {rule}"
+    yield "  a row meets the queries that watch its cell; one that comes while the stream runs is exact at once"
+    if query.emit == "answers":
+        yield '  heavy: up to k rows a query for every row, where "changes" or "arrivals" say less'
+
+
+def _said(by: object) -> str:
+    text: str = getattr(by, "text", "a function")
+    return text
 
 
 def _long(size: int, family: Family) -> str:

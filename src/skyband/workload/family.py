@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from skyband.errors import QueryError
-from skyband.query import Counting, Sliding, TopK
+from skyband.query import Counting, Distance, Sliding, TopK, Weighted
 from skyband.query.expression import Expression
 from skyband.windows import Clock
 
 NEVER = -(1 << 62)
 AFTER = 1 << 62
+FEW = 15
+"""Up to so many queries about points are faster each alone, and keep less: a grid holds the whole window."""
 
+_POINTS = "points"
 _FIELDS = ("k", "size", "slide", "origin", "low", "high", "moment", "until", "number")
 
 
@@ -32,6 +36,7 @@ class Member:
     high: int = AFTER
     moment: int = 0  # when it came and ...
     until: int = 0  # ... when it was followed, for counting windows: see `Family.moments`; 0: not while they ran
+    by: Distance | Weighted | None = None  # its own score, in a family of points
 
     @cached_property
     def clock(self) -> Clock:
@@ -51,7 +56,8 @@ class Member:
         if not self.window.counts:
             window |= {"origin": self.window.origin, "closed": self.window.closed}
         rest = {name: getattr(self, name) for name in ("number", "name", "k", "low", "high", "moment", "until")}
-        return {**rest, "window": window}
+        by = None if self.by is None else {"kind": type(self.by).__name__, **asdict(self.by)}
+        return {**rest, "window": window, "by": by}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Member:
@@ -64,12 +70,16 @@ class Member:
             window = object.__new__(Sliding)
             for name, value in said.items():
                 object.__setattr__(window, name, value)
-        return cls(**{**told, "window": window})
+        by = None if told["by"] is None else _score(told["by"])
+        return cls(**{**told, "window": window, "by": by})
 
 
 @dataclass(frozen=True)
 class Family:
     """Queries with one score, one clock and the same groups; they differ in window, k and name.
+
+    Or, a family of `points`: queries after every row that have one window and the same columns to score by; they
+    differ in target, weights, k and name.
 
     Examples
     --------
@@ -83,6 +93,22 @@ class Family:
     query: TopK  # what they share; its k is the largest, its window the longest
     members: tuple[Member, ...]
     moments: int = 1  # how often members came while counting windows were open, and one
+    points: bool = False  # its members share a grid
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The columns that make a row a point."""
+        assert isinstance(self.query.by, (Distance, Weighted))
+        return self.query.by.columns
+
+    def apart(self, *, fixed: bool) -> bool:
+        """Whether each member is better off alone: after every row, an engine need not give whole lists.
+
+        Rows that are counted can be shared so that members come and go; where they are `fixed`, there is no need.
+        """
+        if self.points or self.query.window.kind == "row":
+            return not self.points
+        return fixed and all("every row" in member.window.kinds for member in self.members)
 
     @property
     def counts(self) -> bool:
@@ -113,16 +139,33 @@ class Family:
         return replace(self, members=chosen, query=_common(self.query, chosen))
 
 
-def families(queries: Sequence[TopK], names: Sequence[str] | None = None) -> list[Family]:
-    """The families of a workload, in the order of their first queries; an error if it is none."""
+def families(
+    queries: Sequence[TopK], names: Sequence[str] | None = None, *, few: int | None = None, bounded: Sequence[int] = ()
+) -> list[Family]:
+    """The families of a workload, in the order of their first queries; an error if it is none.
+
+    More than `few` queries about points share a grid, but for those `bounded` to a part of the stream. None: no grids.
+    """
     named = names or check(queries)
+    near = {at: place(query) for at, query in enumerate(queries) if few is not None and at not in bounded}
+    sizes = Counter(near.values())
     split: dict[tuple[object, ...], list[Member]] = {}
     first: dict[tuple[object, ...], TopK] = {}
     for number, (query, name) in enumerate(zip(queries, named, strict=True)):
-        key = kinship(query, number)
+        key = near.get(number)
+        if key is None or few is None or sizes[key] <= few:
+            key = kinship(query, number)
         first.setdefault(key, query)
-        split.setdefault(key, []).append(Member(number, name, int(query.k), query.window))
-    return [Family(_common(first[key], members), tuple(members)) for key, members in split.items()]
+        split.setdefault(key, []).append(member_of(query, number, name, points=key[0] == _POINTS))
+    return [
+        Family(_common(first[key], members), tuple(members), points=key[0] == _POINTS) for key, members in split.items()
+    ]
+
+
+def member_of(query: TopK, number: int, name: str, *, points: bool) -> Member:
+    """A query as a member of a family."""
+    by = query.by if points and isinstance(query.by, (Distance, Weighted)) else None
+    return Member(number, name, int(query.k), query.window, by=by)
 
 
 def kinship(query: TopK, number: int) -> tuple[object, ...]:
@@ -130,6 +173,24 @@ def kinship(query: TopK, number: int) -> tuple[object, ...]:
     by = query.by.text if isinstance(query.by, Expression) else query.by
     alone = (number,) if query.window.kind == "row" else ()
     return (by, query.time, query.per, query.id, query.ascending, query.unit, *alone)
+
+
+def place(query: TopK) -> tuple[object, ...] | None:
+    """What queries must agree in to share a grid; None if this one cannot.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> near = [sb.TopK(k=k, by=sb.distance(["x"], to=[k]), window=sb.Counting(5)) for k in (1, 2)]
+    >>> place(near[0]) == place(near[1]), place(sb.TopK(k=1, by="x", window=sb.Counting(5)))
+    (True, None)
+    """
+    by = query.by
+    if not isinstance(by, (Distance, Weighted)) or "every row" not in query.window.kinds:
+        return None
+    if isinstance(by, Distance) and not query.ascending:  # the farthest: no cell is out of reach
+        return None
+    return (_POINTS, by.kind, by.columns, query.window, query.time, query.per, query.id, query.ascending, query.unit)
 
 
 def check(queries: Sequence[TopK]) -> list[str]:
@@ -164,6 +225,14 @@ def check(queries: Sequence[TopK]) -> list[str]:
 def per_of(queries: Iterable[TopK]) -> list[str]:
     """The columns that any of the queries groups by, in the order in which they are first named."""
     return list(dict.fromkeys(name for query in queries for name in query.per))
+
+
+def _score(told: Mapping[str, Any]) -> Distance | Weighted:
+    """The score that `Member.as_json` told of."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+    made = {"Distance": Distance, "Weighted": Weighted}[values.pop("kind")]
+    found: Distance | Weighted = made(**values)
+    return found
 
 
 def _common(query: TopK, members: Sequence[Member]) -> TopK:

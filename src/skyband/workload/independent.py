@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family, Member
 
 
+_NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 class Independent:
     """Runs an engine for one query once for every member. As exact as that engine.
 
@@ -38,20 +41,22 @@ class Independent:
     def __init__(self, engine: str, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self.peak = 0
         self._members = family.members
+        bounded = any(member.low > NEVER or member.high < AFTER for member in family.members)
         self._engines: list[Engine] = []
         for at, member in enumerate(family.members):
             part = None
             if resume is not None:
                 sign = f"{at}/"
                 part = {n.removeprefix(sign): array for n, array in resume.items() if n.startswith(sign)}
-            self._engines.append(build(engine, alone(family, member), part))
+            # of part of the windows, whole lists: which rows are new is for the emitter to find out
+            self._engines.append(build(engine, alone(family, member, whole=bounded), part))
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Give every engine all arrivals."""
         said = []
         for member, engine in zip(self._members, self._engines, strict=True):
             answers = engine.advance(arrivals, upto)
-            part = Answers(*answers[:6], np.full(len(answers.step), member.number))
+            part = Answers(*answers[:6], np.full(len(answers.step), member.number), answers.rank)
             if member.low > NEVER or member.high < AFTER:
                 start = part.end - member.clock.size
                 part = chosen(part, np.flatnonzero((start >= member.low) & (start < member.high)))
@@ -59,9 +64,14 @@ class Independent:
         self.peak = sum(engine.peak for engine in self._engines)
         return together(said)
 
+    def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:  # noqa: ARG002
+        """Go on with some of the members: one that comes has a family of its own."""
+        stays = [at for at in range(len(moved)) if moved[at] >= 0]
+        self._members, self._engines = family.members, [self._engines[at] for at in stays]
+
     def candidates(self) -> Objects:
         """What any engine keeps, once."""
-        kept = [engine.candidates() for engine in self._engines]
+        kept = [_NOTHING, *(engine.candidates() for engine in self._engines)]
         ids, place = np.unique(np.concatenate([k.id for k in kept]), return_index=True)
         score, time = (np.concatenate([k[at] for k in kept])[place] for at in (0, 1))
         groups = [np.zeros(len(k.id), np.int32) if k.group is None else k.group for k in kept]
@@ -79,7 +89,7 @@ class Independent:
 
     def busy(self) -> np.ndarray:
         """Groups that are busy in any engine."""
-        found = [cast("GroupedEngine", engine).busy() for engine in self._engines]
+        found = [_NOTHING.id, *(cast("GroupedEngine", engine).busy() for engine in self._engines)]
         return np.unique(np.concatenate(found)).astype(np.int64)
 
     def regroup(self, keep: np.ndarray) -> None:
@@ -88,7 +98,7 @@ class Independent:
             cast("GroupedEngine", engine).regroup(keep)
 
 
-def alone(family: Family, member: Member) -> TopK:
-    """The query of one member."""
-    # whole lists: which rows are new is for the emitter to find out
-    return replace(family.query, k=member.k, window=member.window, name=member.name, emit="answers", ranks=False)
+def alone(family: Family, member: Member, *, whole: bool = False) -> TopK:
+    """The query of one member; `whole`: all of each of its lists."""
+    query = replace(family.query, k=member.k, window=member.window, name=member.name)
+    return replace(query, emit="answers", ranks=False) if whole else query

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.workload.family import Family
-    from skyband.workload.protocol import SharedEngine, SharedEngineClass
+    from skyband.workload.protocol import ChangingEngine, SharedEngine, SharedEngineClass
 
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -59,6 +59,12 @@ class SharedPerGroup:
         """Forget all groups but these; they are numbered anew."""
         old = [int(group) for group in keep]
         self._engines = {new: self._engines[group] for new, group in enumerate(old) if group in self._engines}
+
+    def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:  # noqa: ARG002
+        """Go on with other members in every group, where the engine can."""
+        self._family = family
+        for engine in self._engines.values():
+            cast("ChangingEngine", engine).change(family, moved, None)
 
     def candidates(self) -> Objects:
         """What every group keeps, group by group."""

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from skyband.errors import QueryError
 from skyband.flow.pipeline import Pipeline, Stats
+from skyband.flow.score import points
 from skyband.flow.time import TimeType
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.clock import SharedClock
 from skyband.workload.emit import SharedEmitter
-from skyband.workload.family import NEVER, Family, Member, kinship
+from skyband.workload.family import NEVER, Family, Member, kinship, place
 from skyband.workload.registry import WORKLOADS, build_shared
 
 if TYPE_CHECKING:
@@ -28,15 +29,25 @@ if TYPE_CHECKING:
 class FamilyPipeline(Pipeline):
     """One family over one stream: takes what `Pipeline` takes, answers with a column `query`.
 
-    `per` names the group columns of the whole workload: those that this family does not have are NULL.
+    `per` names the group columns of the whole workload: those that this family does not have are NULL. Where queries
+    are `fixed`, none will come or go.
     """
 
     def __init__(
-        self, family: Family, schema: pa.Schema, engine: str, *, per: Sequence[str] | None = None, **more: Any
+        self,
+        family: Family,
+        schema: pa.Schema,
+        engine: str,
+        *,
+        per: Sequence[str] | None = None,
+        fixed: bool = False,
+        **more: Any,
     ) -> None:
         self.family = family
+        self._fixed = fixed
         self.engine_name = engine
-        self.key = kinship(family.query, family.members[0].number if family.members else -1)
+        number = family.members[0].number if family.members else -1
+        self.key = place(family.query) if family.points else kinship(family.query, number)
         self.blind = NEVER  # rows before this were not seen
         self._all_per = list(family.query.per if per is None else per)
         self._name_of = np.array(family.names(), dtype=object)
@@ -55,14 +66,18 @@ class FamilyPipeline(Pipeline):
 
     def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
         """The engine of this name for the family; after every row there is one for every query."""
-        if self.family.query.window.kind == "row" and engine in WORKLOADS:
+        if engine in WORKLOADS and self.family.apart(fixed=self._fixed):
             from skyband.workload.independent import Independent
 
             return Independent("sweep", self.family, resume)
-        return build_shared(engine, self.family, resume)
+        return build_shared(engine, self.family, resume, self.options)
 
     def _clock(self) -> SharedClock | Clock:
-        return super()._clock() if self.family.query.window.kind == "row" else SharedClock(self.family)
+        plain = self.family.points or self.family.query.window.kind == "row"
+        return super()._clock() if plain else SharedClock(self.family)
+
+    def _points(self, rows: pa.Table) -> np.ndarray:
+        return points(self.family.axes, rows) if self.family.points else super()._points(rows)
 
     def _emitter(self) -> SharedEmitter:
         return SharedEmitter(self.query)
@@ -111,7 +126,7 @@ class FamilyPipeline(Pipeline):
         self.family, self.query = family, family.query
         self._fit(self.schema)
         engine.change(family, moved, self.positions if come else None)
-        self.clock = self.timeline.clock = cast("Any", SharedClock(family))
+        self.clock = self.timeline.clock = cast("Any", self._clock())
         names = family.names()
         names[: len(self._name_of)] = [new or old for new, old in zip(names, self._name_of, strict=False)]
         self._name_of = np.array(names, dtype=object)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skyband.engines.protocol import Traits
 from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, nearest
+from skyband.workload.pergroup import SharedPerGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,8 +86,23 @@ WORKLOADS = {
 }
 
 
-def build_shared(name: str, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> SharedEngine:
+GRIDS = {"sweep": "reserve", "tma": "best", "cpm": "best", "sma": "band", "snn": "band"}
+"""Engines under which queries about points share a grid, and how they keep their lists."""
+
+
+def build_shared(
+    name: str,
+    family: Family,
+    resume: Mapping[str, np.ndarray] | None = None,
+    options: Mapping[str, object] | None = None,
+) -> SharedEngine:
     """A running engine for `family`: a shared one, or one for every query."""
+    if family.points:
+        from skyband.workload.grid import SharedGrid
+
+        how: dict[str, Any] = {"rule": GRIDS[name], **(options or {})}
+        made = partial(SharedGrid, **how)
+        return SharedPerGroup(made, family, resume) if family.query.per else made(family, resume)
     if name not in WORKLOADS:
         from skyband.workload.independent import Independent
 
@@ -93,8 +110,6 @@ def build_shared(name: str, family: Family, resume: Mapping[str, np.ndarray] | N
     made = WORKLOADS[name].load()
     if WORKLOADS[name].traits.groups or not family.query.per:
         return made(family, resume)
-    from skyband.workload.pergroup import SharedPerGroup
-
     return SharedPerGroup(made, family, resume)
 
 

@@ -10,7 +10,19 @@ from weakref import WeakSet
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
 from skyband.query.duration import MICROSECONDS, instant
-from skyband.workload.family import AFTER, NEVER, Family, Member, check, families, kinship, per_of
+from skyband.workload.family import (
+    AFTER,
+    FEW,
+    NEVER,
+    Family,
+    Member,
+    check,
+    families,
+    kinship,
+    member_of,
+    per_of,
+    place,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,6 +34,9 @@ if TYPE_CHECKING:
     from skyband.workload.pipeline import FamilyPipeline, WorkloadPipeline
 
     Moment = str | datetime | int | None
+
+GRID_OPTIONS = ("grid", "slices", "index")
+"""What a grid that queries share can be told: see `engines.grid.many.Many`."""
 
 _UNIT = {"s": MICROSECONDS["s"], "ms": MICROSECONDS["ms"], "us": 1}
 
@@ -139,7 +154,9 @@ class Workload(Mapping[str, TopK]):
             msg = f"window={window!r} is of another kind than {query.window!r}: remove the query and add a new one"
             raise QueryError(msg)
         span = bounds(new, active) if active is not None else active_now
-        if new.window != query.window:  # answers under the same name, but its lists begin anew
+        lines = [_home(pipeline, query, number) for pipeline in self._running]
+        apart = any(line is not None and line.family.apart(fixed=False) for line in lines)
+        if new.window != query.window or apart:  # answers under the same name, but its lists begin anew
             self.remove(name)
             return self.add(replace(new, name=name), active=active)
         self._members[name] = (number, new, span)
@@ -161,12 +178,30 @@ class Workload(Mapping[str, TopK]):
 
         return known(engine)
 
-    def families(self) -> list[Family]:
-        """The families of the queries that take part now."""
+    def told(self, options: Mapping[str, object] | None, engine: str) -> Mapping[str, object] | None:
+        """The options, if there is a grid to take them."""
+        if not options:
+            return None
+        families = self.families(self.chosen(engine))
+        if not all(family.points for family in families):
+            msg = f"options={dict(options)!r} says nothing to this workload, which shares no grid: leave it out"
+            raise QueryError(msg)
+        for name in options:
+            if name not in GRID_OPTIONS:
+                msg = f"options={dict(options)!r} has no {name!r}: {nearest(name, GRID_OPTIONS)}"
+                raise QueryError(msg)
+        return options
+
+    def families(self, engine: str = "sweep") -> list[Family]:
+        """The families of the queries that take part now, as `engine` serves them."""
+        from skyband.workload.registry import GRIDS, WORKLOADS
+
         queries = [query for _, query, _ in self._members.values()]
         places = {at: (number, span) for at, (number, _, span) in enumerate(self._members.values())}
+        bounded = [at for at, (_, span) in places.items() if span != (NEVER, AFTER)]
         found = []
-        for family in families(queries, list(self._members)):
+        few = None if engine not in GRIDS else FEW if engine in WORKLOADS else 0
+        for family in families(queries, list(self._members), few=few, bounded=bounded):
             members = []
             for m in family.members:
                 number, span = places[m.number]
@@ -179,7 +214,7 @@ class Workload(Mapping[str, TopK]):
         from skyband.workload.pipeline import WorkloadPipeline
 
         per = per_of(query for _, query, _ in self._members.values())
-        pipeline = WorkloadPipeline(self.families(), schema, engine, per, **more)
+        pipeline = WorkloadPipeline(self.families(engine), schema, engine, per, **more)
         self._running.add(pipeline)
         return pipeline
 
@@ -198,8 +233,11 @@ class Workload(Mapping[str, TopK]):
             extra = ", ".join(sorted(set(query.per) - set(pipeline.per)))
             msg = f"per={list(query.per)!r} would add the column {extra} to answers that are already out: start anew"
             raise QueryError(msg)
-        member = _limited(Member(number, name, int(query.k), query.window), span)
-        line = _home(pipeline, query, number)
+        line = _home(pipeline, query, number, free=span == (NEVER, AFTER))
+        if line is not None and line.family.points:
+            line.change([*line.family.members, member_of(query, number, name, points=True)])
+            return Admission(name)  # every row of its window is there
+        member = _limited(member_of(query, number, name, points=False), span)
         if line is None:
             family = families([replace(query, name=name)])[0]
             if query.window.counts:
@@ -216,7 +254,10 @@ class Workload(Mapping[str, TopK]):
         assert line is not None
         old = [m for m in line.family.members if m.number == number]
         rest = [m for m in line.family.members if m.number != number]
-        member = _limited(Member(number, name, int(query.k), query.window), span)
+        member = _limited(member_of(query, number, name, points=line.family.points), span)
+        if line.family.points and span == (NEVER, AFTER):
+            line.change([*rest, member])
+            return Admission(name)
         if query.k <= min(m.k for m in old):  # what is kept is enough
             line.change([*rest, *(replace(m, k=member.k, high=min(m.high, member.high)) for m in old)])
             return Admission(name)
@@ -275,10 +316,12 @@ def _blind(member: Member, pipeline: WorkloadPipeline) -> Member:
     return member if newest == NEVER else replace(member, low=max(member.low, newest + 1))
 
 
-def _home(pipeline: WorkloadPipeline, query: TopK, number: int) -> FamilyPipeline | None:
-    """The family of a pipeline that a query belongs to."""
-    key = kinship(query, number)
-    return next((line for line in pipeline.lines if line.key == key), None)
+def _home(pipeline: WorkloadPipeline, query: TopK, number: int, *, free: bool = True) -> FamilyPipeline | None:
+    """The family of a pipeline that a query belongs to: where it is, or could be. One with bounds shares no grid."""
+    keys = [place(query), kinship(query, number)] if free else [kinship(query, number)]
+    fitting = [line for key in keys for line in pipeline.lines if key is not None and line.key == key]
+    there = [line for line in fitting if any(m.number == number for m in line.family.members)]
+    return next(iter(there or fitting), None)
 
 
 def bounds(query: TopK, active: tuple[Moment, Moment] | None) -> tuple[int, int]:

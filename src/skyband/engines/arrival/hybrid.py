@@ -43,10 +43,18 @@ class Hybrid:
     median), do scores rise or fall over the window (rank correlation of a sample)? If so, RAPF goes on with
     PA's objects and the whole buffer. Back to PA when a new PA beside it has seen a whole window and no order.
 
-    While the stream looks random, PA's bounds. What came since the last test that saw no order is still in the buffer
-    when order is seen, so nothing of it is lost; what PA had dropped before may be missed, until all of that has left
-    the window: exact from then on, at the latest one window after order was seen; at once if it is seen in the first
-    buffer. `switches` and the log "skyband" say when and why, and from when on answers are exact.
+    What is promised:
+
+    - Until a switch to RAPF, PA's bounds, which hold for random order.
+    - The switch loses nothing. From its row on the answers are the exact k best of all that PA still had, of the whole
+      buffer and of what follows. A row can be missing only if PA itself had dropped it before the buffer began.
+    - Such rows have left the window by `Switch.exact_from`, at the latest one window after order was seen: from then
+      on answers are exact. From the start if order is seen in the first buffer. The longer the buffer (at most half
+      the window), the sooner.
+    - From the switch back on, PA's bounds again, from the first row: the PA that takes over has seen a whole window.
+
+    `switches`, the counts of a run (`stats.switches`) and the log "skyband" say when, to which engine, why, and from
+    when on answers are exact.
 
     Cost: that of the engine at work, and O(1) a row for the tests; both engines' for a window before PA returns.
     Memory: that of the engine at work, and the buffer.

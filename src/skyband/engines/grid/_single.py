@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from skyband.engines.grid.many import Many, Targets
+from skyband.engines.grid.many import Many
+from skyband.engines.grid.targets import Targets
 from skyband.engines.protocol import Answers, Objects, Snapshot
 
 if TYPE_CHECKING:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
+from skyband.engines.grid.pages import bound, page_of, written
+from skyband.engines.grid.targets import KINDS, RULES, Targets
 from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.errors import QueryError, SnapshotError, nearest
+from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import nearest as kernels
-from skyband.kernels.grid import CHEBYSHEV, EUCLIDEAN, MANHATTAN, SUM, Aims, cells_of, watch
+from skyband.kernels.grid import Aims, cells_of, watch
 from skyband.kernels.nearest import (
     BUDGET,
     CHANGED,
     EVERY,
     FINISHED,
     FIRST,
+    FRESH,
     INDEX,
     INDEXED,
     LISTS,
@@ -35,6 +37,7 @@ from skyband.kernels.nearest import (
     SHOWN,
     STATE,
     STORE,
+    UNSEEN,
     WIDES,
     Index,
     Lists,
@@ -49,65 +52,10 @@ from skyband.kernels.nearest import (
 if TYPE_CHECKING:
     from skyband.query import Counting, Sliding
 
-KINDS = {"sum": SUM, "euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}
 _TELLS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
 _PAGE = 1 << 16  # rows told before the loop comes up for air
 _LEARN = (64, 512, 4096)  # objects after which the grid is learnt anew; then after every window
 _NEVER = 1 << 62
-
-
-class Rule(NamedTuple):
-    """How a query's list is kept: how long it is made, when and how far it is cut, and whether it is pruned."""
-
-    fill: Callable[[np.ndarray], np.ndarray]
-    most: Callable[[np.ndarray], np.ndarray]
-    cut: Callable[[np.ndarray], np.ndarray]
-    prunes: bool = False
-
-
-RULES: Mapping[str, Rule] = {
-    # a reserve behind the k best makes a search rare; the list is kept as it is, so no stream can make it long
-    "reserve": Rule(lambda k: 2 * k + 16, lambda k: 4 * k + 32, lambda k: 2 * k + 16),
-    # the k best and no more: TMA, CPM/w
-    "best": Rule(lambda k: k, lambda k: k, lambda k: k),
-    # what of those above the threshold fewer than k later ones beat: SMA, SNN
-    "band": Rule(lambda k: k, lambda k: 4 * k + 8, lambda k: 2 * k, prunes=True),
-}
-
-
-@dataclass(frozen=True)
-class Targets:
-    """What many queries ask: `k[q]` and a score, one row of numbers for each query.
-
-    `kind` is "sum" (of weight * x) or a metric; `to` is not looked at for sums.
-
-    Examples
-    --------
-    >>> Targets.of("euclidean", to=[(0, 0), (1, 2)], k=3).k.tolist()
-    [3, 3]
-    """
-
-    kind: str
-    to: np.ndarray  # float64 (queries, d)
-    weight: np.ndarray  # float64 (queries, d)
-    k: np.ndarray  # int64 (queries)
-
-    @classmethod
-    def of(cls, kind: str, *, to: Any = None, weight: Any = None, k: Any = 1) -> Targets:
-        """From anything that NumPy can make columns of."""
-        if kind not in KINDS:
-            msg = f"kind={kind!r} is unknown: {nearest(kind, KINDS)}"
-            raise QueryError(msg)
-        given = weight if to is None else to
-        shape = np.atleast_2d(np.asarray(given, np.float64)).shape
-        target = np.zeros(shape) if to is None else np.atleast_2d(np.asarray(to, np.float64))
-        each = np.ones(shape) if weight is None else np.broadcast_to(np.asarray(weight, np.float64), shape)
-        many = np.broadcast_to(np.asarray(k, np.int64), shape[:1])
-        if not (np.isfinite(target).all() and np.isfinite(each).all() and (many > 0).all()) or shape[1] < 1:
-            msg = "targets need finite numbers in one column or more, and a k of at least 1"
-            raise QueryError(msg)
-        # copies: numba would compile everything once more for columns that may not be written to
-        return cls(kind, target.copy(), each.copy(), many.copy())
 
 
 class Many:
@@ -170,38 +118,43 @@ class Many:
         index: bool = True,
         resume: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        self.targets = targets
-        queries, d = targets.to.shape
+        d = targets.to.shape[1]
         check(grid, slices, d)
         if not window.kinds & {"row", "every row"}:
             msg = f'window={window!r} has no answer after every row: write sb.Counting(n) or sb.Sliding(size, "row")'
             raise QueryError(msg)
-        self._cut, self._indexed, self._words = grid, index, (queries + 63) // 64 if emit == "arrivals" else 0
+        self._cut, self._indexed, self._tells, self._rule = grid, index, _TELLS[emit], RULES[rule]
         self._usual = window.size if window.counts else SAMPLE * 16
         self._slices = slices or slices_for(self._usual, d)
-        chosen, k = RULES[rule], targets.k
-        self._shape = Shape(KINDS[targets.kind], window.size, window.counts, chosen.prunes, _TELLS[emit])
-        self._aims = Aims(targets.to, targets.weight)
-        most = chosen.most(k)
-        room = int(most.max()) + 1
-        beaten = np.zeros((queries, room if chosen.prunes else 1), np.int32)
-        lists = np.empty((queries, room)), np.zeros((queries, room), np.int64), beaten, np.zeros(queries, np.int64)
-        self._lists = Lists(*lists, k, chosen.fill(k), most, chosen.cut(k), np.ones(queries, np.bool_))
-        bar, threshold, reach = (np.full(queries, -np.inf) for _ in range(3))
-        spoke, chained = (np.zeros(queries, np.bool_) for _ in range(2))
-        link, mark = np.full(queries, -1, np.int32), np.zeros(queries, np.int8)
-        self._marks = Marks(bar, threshold, reach, link, mark, spoke, chained)
+        self._shape = Shape(KINDS[targets.kind], window.size, window.counts, self._rule.prunes, self._tells)
+        self._begin(targets)
         self._state = np.zeros(STATE, np.int64)
         self._state[BUDGET] = _NEVER
         self._store = _room(1 << 6, d, self._words, self._slices**d)
         self._learn_at = 0
-        cells, width = self._slices**d, (d, self._slices)
-        heap = np.empty(cells), np.empty(cells, np.int64)
-        self._work = Work(*heap, np.empty(width), np.empty(width, np.int64), np.empty(queries, np.int64))
         self._grid = cut(np.zeros((1, d)), self._slices, grid)
         self._index = self._everything()
         if resume is not None:
             self._restore(resume)
+
+    def _begin(self, targets: Targets) -> None:
+        """Room for what queries keep; all lists are empty, and so is the window."""
+        self.targets, rule, k = targets, self._rule, targets.k
+        queries, d = targets.to.shape
+        self._words = (queries + 63) // 64 if self._tells == ONCE else 0
+        self._aims = Aims(targets.to, targets.weight)
+        most = rule.most(k)
+        room = int(most.max(initial=0)) + 1
+        beaten = np.zeros((queries, room if rule.prunes else 1), np.int32)
+        lists = np.empty((queries, room)), np.zeros((queries, room), np.int64), beaten, np.zeros(queries, np.int64)
+        self._lists = Lists(*lists, k, rule.fill(k), most, rule.cut(k), np.ones(queries, np.bool_))
+        bar, threshold, reach = (np.full(queries, -np.inf) for _ in range(3))
+        spoke, chained = (np.zeros(queries, np.bool_) for _ in range(2))
+        link, mark = np.full(queries, -1, np.int32), np.zeros(queries, np.int8)
+        self._marks = Marks(bar, threshold, reach, link, mark, spoke, chained)
+        cells, width = self._slices**d, (d, self._slices)
+        heap = np.empty(cells), np.empty(cells, np.int64)
+        self._work = Work(*heap, np.empty(width), np.empty(width, np.int64), np.empty(queries, np.int64))
 
     @property
     def peak(self) -> int:
@@ -302,6 +255,41 @@ class Many:
         if count:
             self._regrid(resume["point"])
 
+    def change(self, targets: Targets, moved: np.ndarray) -> None:
+        """Go on with other queries: old query i is now `moved[i]`, or gone if that is -1.
+
+        All objects of the window are here, so a query that comes is exact from the next step on. It tells all that
+        it finds then; one that stays, also with another k, tells what it has not told.
+        """
+        old_lists, old_marks, told = self._lists, self._marks, self._store.told
+        stays = np.flatnonzero(moved >= 0)
+        self._begin(targets)
+        self._store = self._store._replace(told=_dealt(told, stays, moved[stays], self._words))
+        self._store.wakes[:] = -1
+        lists, marks = self._lists, self._marks
+        marks.mark[:], lists.whole[:], marks.bar[:], marks.threshold[:] = UNSEEN, False, np.inf, np.inf
+        mask = len(self._store.next) - 1
+        for old, new in zip(stays.tolist(), moved[stays].tolist(), strict=True):
+            marks.spoke[new] = old_marks.spoke[old]
+            if lists.k[new] != old_lists.k[old]:
+                continue
+            for field in ("score", "number", "beaten"):
+                row = getattr(old_lists, field)[old]
+                width = min(len(row), getattr(lists, field).shape[1])
+                getattr(lists, field)[new, :width] = row[:width]
+            for field in ("size", "whole"):
+                getattr(lists, field)[new] = getattr(old_lists, field)[old]
+            for field in ("bar", "threshold", "mark"):
+                getattr(marks, field)[new] = getattr(old_marks, field)[old]
+            best = lists.number[new, : min(lists.size[new], lists.k[new])]
+            if len(best):
+                slot = int(best.min()) & mask
+                marks.link[new], self._store.wakes[slot], marks.chained[new] = self._store.wakes[slot], new, True
+        self._state[FRESH] = (marks.mark == UNSEEN).sum()
+        self._index = self._everything()
+        if self._state[NEXT]:
+            self._reindex()
+
     def _slots(self) -> np.ndarray:
         return np.arange(self._state[FIRST], self._state[NEXT]) & (len(self._store.next) - 1)
 
@@ -373,22 +361,10 @@ def _room(slots: int, d: int, words: int, cells: int) -> Store:
     return Store(np.empty((slots, d)), numbers[0], numbers[1], small[0], small[1], told, small[2], ends[0], ends[1])
 
 
-def page_of(rows: int, lists: int) -> Page:
-    """Room for what is told."""
-    step, end, query, id, rank = (np.empty(n, np.int64) for n in (lists, lists, lists, rows, rows))
-    return Page(step, end, query, np.zeros(lists + 1, np.int64), id, np.empty(rows), rank)
-
-
-def written(page: Page, lists: int, rows: int) -> Page:
-    """What of a page was written."""
-    step, end, query, first, id, score, rank = page
-    step, end, query = (column[:lists].copy() for column in (step, end, query))
-    id, score, rank = (column[:rows].copy() for column in (id, score, rank))
-    return Page(step, end, query, first[: lists + 1].copy(), id, score, rank)
-
-
-def bound(pages: list[Page], *, whole: bool) -> Answers:
-    """All pages as one."""
-    step, end, query, id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (0, 1, 2, 4, 5, 6))
-    first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))]).astype(np.int64)
-    return Answers(step, end, query.astype(np.int32), first, id, score, None if whole else rank)
+def _dealt(told: np.ndarray, old: np.ndarray, new: np.ndarray, words: int) -> np.ndarray:
+    """The bits of queries `old` at the places `new`."""
+    bits = np.unpackbits(np.ascontiguousarray(told).view(np.uint8), axis=1, bitorder="little")
+    moved = np.zeros((len(told), words * 64), np.uint8)
+    if words:
+        moved[:, new] = bits[:, old]
+    return np.packbits(moved, axis=1, bitorder="little").view(np.uint64)

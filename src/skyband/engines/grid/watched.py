@@ -10,7 +10,8 @@ import numpy as np
 from skyband.engines.arrival._options import span as buffer_span
 from skyband.engines.arrival._steps import Steps
 from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
-from skyband.engines.grid.many import KINDS, Targets, bound, page_of, written
+from skyband.engines.grid.pages import bound, page_of, written
+from skyband.engines.grid.targets import KINDS, Targets
 from skyband.engines.registry import ENGINES, build
 from skyband.errors import QueryError
 from skyband.kernels import watched as kernels
