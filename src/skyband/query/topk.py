@@ -177,8 +177,8 @@ class TopK:
             return
         if not self.window.slide or (self.window.counts and self.window.slide == 1):
             _refuse("window", self.window, "would look up remote values after every row: write a slide")
-        if self.per:
-            _refuse("per", list(self.per), "cannot go with join=, whose budget is for one answer: run a query a group")
+        if self.per and self.window.counts:
+            _refuse("per", list(self.per), "makes groups that count rows, which no budget can share: write sb.Sliding")
         if self.emit != "answers":
             _refuse("emit", self.emit, 'cannot go with join=, whose scores change in place: write emit="answers"')
         if isinstance(self.by, Expression):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
     from skyband.flow.part import Part
     from skyband.flow.saved import Saved
     from skyband.spark.board import BoardBucket
+    from skyband.spark.joined import JoinBucket
     from skyband.spark.share import Share, Shared, Single
 
-TOLD = "blob binary, rows long, without_score long, without_time long, late long, candidates long"
-"""What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
+COUNTED = ("rows", "without_score", "without_time", "late", "candidates")
+"""What a bucket counts at each trigger; a join counts its look-ups too."""
+
+
+def told_type(counted: Sequence[str]) -> str:
+    """What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
+    return ", ".join(["blob binary", *(f"{name} long" for name in counted)])
 
 
 class Bucket:
@@ -137,8 +143,10 @@ class Operator(StatefulProcessor):
         identity: Mapping[int, dict[str, str]],
         *,
         early: bool,
+        counted: Sequence[str] = COUNTED,
     ) -> None:
         self.shares, self.schema, self.identity, self.early = dict(shares), schema, dict(identity), early
+        self.counted = tuple(counted)
 
     def init(self, handle: Any) -> None:
         """Open the state."""
@@ -167,15 +175,15 @@ class Operator(StatefulProcessor):
         answers = bucket.take(packed or _NOTHING, watermark)
         self._store(bucket, old, self.identity[key])
         self._set_timer(bucket)
+        counts = {**bucket.counts, "candidates": bucket.kept}
         yield pd.DataFrame(
             {
                 "blob": [write(answers) if answers.num_rows else None],
-                **{name: [count] for name, count in bucket.counts.items()},
-                "candidates": [bucket.kept],
+                **{name: [counts.get(name, 0)] for name in self.counted},
             }
         )
 
-    def _bucket(self, key: int, old: list[bytes]) -> Bucket | BoardBucket:
+    def _bucket(self, key: int, old: list[bytes]) -> Bucket | BoardBucket | JoinBucket:
         share = self.shares[key]
         if not old:
             return share.bucket(self.schema, share.engine, early=self.early)
@@ -190,7 +198,7 @@ class Operator(StatefulProcessor):
         found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
         return [found[number] for number in sorted(found)]
 
-    def _store(self, bucket: Bucket | BoardBucket, old: list[bytes], identity: dict[str, str]) -> None:
+    def _store(self, bucket: Bucket | BoardBucket | JoinBucket, old: list[bytes], identity: dict[str, str]) -> None:
         """Write the chunks that have changed; a bucket with nothing to remember leaves the state."""
         new: list[bytes] = []
         if bucket.alive():
@@ -203,7 +211,7 @@ class Operator(StatefulProcessor):
         for number in range(len(new), len(old)):
             self.state.removeKey((number,))
 
-    def _set_timer(self, bucket: Bucket | BoardBucket) -> None:
+    def _set_timer(self, bucket: Bucket | BoardBucket | JoinBucket) -> None:
         if bucket.query.window.counts:  # no clock, and Spark breaks off the talk if it is asked for timers
             return
         for timer in list(self.handle.listTimers()):

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
+from skyband.join.shared import shared_join
 from skyband.query import TopK
 from skyband.spark.board import Board
+from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import ROCKSDB
 from skyband.spark.share import Share, Shared, Single, split
 from skyband.workload.family import per_of
@@ -74,8 +76,8 @@ def top_k(
     if early and asked[0].emit != "answers":
         msg = f'early=True goes with emit="answers", not {asked[0].emit!r}: leave one of them out'
         raise QueryError(msg)
-    if any(one.join is not None for one in asked):
-        msg = "join= does not run on Spark yet: use sb.run or sb.stream"
+    if any(one.join is not None for one in asked) and any(one.join is None for one in asked):
+        msg = "queries with and without join= cannot share a stream on Spark: run a stream for each kind"
         raise QueryError(msg)
     if len(asked) > 1 and any(one.of for one in asked):
         msg = "of= ranks keys, which a workload cannot share: run a stream of its own for it"
@@ -87,7 +89,12 @@ def top_k(
     shares: list[Share]
     if single:
         alone = asked[0]
-        shares = [Board(alone) if alone.of else Single(alone, choose(alone, engine).engine)]
+        if alone.join is not None:
+            shares = [Joined.of(alone)]
+        else:
+            shares = [Board(alone) if alone.of else Single(alone, choose(alone, engine).engine)]
+    elif asked[0].join is not None:
+        shares = [Joined.of(asked[0], dict(Workload(asked).items()), tuple(per_of(asked)))]
     else:
         workload = Workload(asked)
         per = tuple(per_of(asked))
@@ -136,19 +143,25 @@ def _transformed(
             _check_stream(df, query)
     if isinstance(shares[0], Shared):
         out = result_type(df.schema, first, early=early, per=shares[0].per)
+    if isinstance(shares[0], Joined):
+        joined = shares[0]
+        per = None if joined.others is None else joined.per
+        out = result_type(df.schema, joined.query, early=early, per=per, join=shared_join(joined.queries))
     rows = df
     if any(query.id is None and not query.of for query in asked):
         rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in df.schema if _hashable(f.dataType)]))
-    parts = [(buckets or 8) if share.query.per else 1 for share in shares]
+    parts = [_buckets(share, buckets) for share in shares]
     keys = bucket_keys(sum(parts))
     dealt = [keys[sum(parts[:at]) : sum(parts[: at + 1])] for at in range(len(parts))]
     packed = rows.mapInArrow(_packing(list(zip(shares, dealt, strict=True))), PACKED)
+    if first.join is not None and first.join.changes is not None:
+        packed = packed.unionAll(_changes(df, first, dealt[0]))
     by_key = {key: share for share, mine in zip(shares, dealt, strict=True) for key in mine}
     if not df.isStreaming:
         if first.emit == "changes" and first.time is not None:  # how far time has come decides what was deleted
             packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{first.time}`")).alias(_NEWEST))))
         return packed.groupBy("bucket").applyInArrow(_answering(by_key, schema, early=early), out)
-    from skyband.spark.maintain import TOLD, Operator
+    from skyband.spark.maintain import COUNTED, Operator, told_type
 
     if df.sparkSession.conf.get(_PROVIDER, "") != ROCKSDB:
         df.sparkSession.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
@@ -157,14 +170,40 @@ def _transformed(
         for share, mine in zip(shares, dealt, strict=True)
         for key in mine
     }
-    operator = Operator(by_key, schema, identity, early=early)
+    counts = (*COUNTED, *LOOKUPS) if isinstance(shares[0], Joined) else COUNTED
+    operator = Operator(by_key, schema, identity, early=early, counted=counts)
     told = packed.groupBy("bucket").transformWithStateInPandas(
-        operator, TOLD, "append", "none" if first.window.counts else "eventTime"
+        operator, told_type(counts), "append", "none" if first.window.counts else "eventTime"
     )
-    counts = ("rows", "without_score", "without_time", "late", "candidates")
     name = "skyband" if first.name is None or len(asked) > 1 else f"skyband {first.name}"
     told = told.observe(name, *(F.sum(count).alias(count) for count in counts))
     return told.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
+
+
+def _buckets(share: Share, buckets: int | None) -> int:
+    """Into how many parts the groups are dealt. Those of a join stay together unless told otherwise: one budget."""
+    if not share.query.per or (isinstance(share, Joined) and share.others is not None):
+        return 1
+    return buckets or (1 if isinstance(share, Joined) else 8)
+
+
+def _changes(df: DataFrame, query: TopK, keys: list[int]) -> DataFrame:
+    """The pushed changes of a join, packed."""
+    from skyband.spark.prune import PACKED
+
+    assert query.join is not None
+    assert query.time is not None
+    changes, names = query.join.changes, [query.join.on, *query.join.columns]
+    for name in (*names, query.time):
+        if name not in changes.columns:
+            msg = f"changes has no column {name!r}: give {', '.join(names)} and the time {query.time!r}"
+            raise SchemaError(msg)
+    if changes.isStreaming != df.isStreaming:
+        msg = "changes and rows must both be streams, or both be batches: read them alike"
+        raise SchemaError(msg)
+    if df.isStreaming:
+        _check_stream(changes, query)
+    return changes.mapInArrow(pack_changes(keys, query.time, names), PACKED)
 
 
 def _check_stream(df: DataFrame, query: TopK) -> None:

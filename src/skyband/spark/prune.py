@@ -21,6 +21,7 @@ from skyband.flow.time import TimeType
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
+    from skyband.spark.joined import Joined
     from skyband.spark.share import Shared, Single
 
 PACKED = "bucket int, counts binary, blob binary"
@@ -35,7 +36,7 @@ _MOST = 100_000  # rows of one blob
 class Packer:
     """Takes the rows of one partition, keeps what may matter, and packs it."""
 
-    def __init__(self, share: Single | Shared, keys: list[int]) -> None:
+    def __init__(self, share: Single | Shared | Joined, keys: list[int]) -> None:
         query = self.query = share.query
         self.clock = share.clock()
         self.keys = np.array(keys, np.int32)
@@ -59,8 +60,7 @@ class Packer:
                 number = None if number is None else number[~missing]
         if self.query.id is not None:
             number = id_numbers(rows.column(self.query.id), self.query.id)
-        score = scores(self.query.by, rows)
-        score = -score if self.query.ascending else score
+        score = self._points(rows)
         group = np.zeros(len(score), np.int32) if self.groups is None else self.groups.codes(rows)
         part = Part(rows, score, time, number, group)
         if self.prunes:
@@ -70,6 +70,11 @@ class Packer:
         if self.prunes and sum(len(p.time) for p in self.parts) > self.limit:
             self.parts = [self._pruned(joined(self.parts))]
             self.limit = max(_MANY, 2 * len(self.parts[0].time))
+
+    def _points(self, rows: pa.Table) -> np.ndarray:
+        """What a row is ranked by, larger first."""
+        score = scores(self.query.by, rows)
+        return -score if self.query.ascending else score
 
     @property
     def prunes(self) -> bool:

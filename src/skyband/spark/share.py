@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.flow.pipeline import Pipeline
 from skyband.spark.board import Board
+from skyband.spark.joined import Joined
 from skyband.windows import Clock
 from skyband.workload.clock import SharedClock
 from skyband.workload.pipeline import FamilyPipeline
@@ -91,7 +92,7 @@ class Shared:
         return {"k": "of each", "window": "of each", "queries": each}
 
 
-Share = Single | Shared | Board
+Share = Single | Shared | Board | Joined
 """Whatever a bucket can answer."""
 
 
