@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from typing import Annotated
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ def service(followers):
     app, seen = FastAPI(), []
 
     @app.get("/users")
-    def users(ids: str, authorization: str = Header(default="")):
+    def users(ids: str, authorization: Annotated[str, Header()] = ""):
         if authorization != "Bearer hush":
             raise HTTPException(401)
         seen.extend(ids.split(","))

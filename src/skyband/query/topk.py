@@ -186,8 +186,12 @@ class TopK:
             if not used & {*join.columns, *join.aggregate_names}:
                 _refuse("by", self.by.text, f"uses no column of the join: name one of {', '.join(join.columns)}")
 
-    def joining(self, join: Join) -> TopK:
-        """The same query with another join."""
+    def check(self) -> None:
+        """Raise unless all fields go together, as at the start."""
+        self._check()
+
+    def joining(self, join: Join | None) -> TopK:
+        """The same query with another join, or with none."""
         other = object.__new__(TopK)
         for field in fields(self):
             object.__setattr__(other, field.name, join if field.name == "join" else getattr(self, field.name))
