@@ -57,7 +57,7 @@ def test_listing_1_as_printed():
 
 def test_a_service_is_what_the_configuration_says():
     asked = sb.parse(LISTING_1, functions=SUM)
-    with pytest.raises(sb.QueryError, match=r"SERVICE BKG is joined by sb\.Join only: say what BKG is under services:"):
+    with pytest.raises(sb.QueryError, match="SERVICE BKG is a name, which only the configuration explains"):
         sb.run(asked, {"user": ["a"], "mentionCount": [1], "time": [0]})
     plain = LISTING_1.replace("F(?mentionCount,?followerCount)", "(?mentionCount + ?followerCount").replace(
         "as ?score", "as ?score)"
@@ -70,6 +70,16 @@ def test_a_service_is_what_the_configuration_says():
     job = load(file + 'services: {BKG: {kind: sparql, url: "http://localhost:${PORT}/query"}}\n')
     assert job.remotes[0].service == "BKG"
     assert dict(job.services)["BKG"].url.get({"PORT": "7878"}) == "http://localhost:7878/query"
+    assert job.queries[0].join.on == "user"
+    assert job.queries[0].join.table.text(["urn:a"], ["followerCount"]).startswith("SELECT ?subject ?followerCount")
+    said = "{kind: sparql, url: x, join: {budget: 7, policy: border}}"
+    assert load(file + f"services: {{BKG: {said}}}\n").queries[0].join.budget == sb.Budget(7)
+    with pytest.raises(sb.ParseError, match="policy='boarder' is unknown: did you mean border"):
+        load(file + f"services: {{BKG: {said.replace('border', 'boarder')}}}\n")
+    with pytest.raises(sb.QueryError, match="SERVICE BKG is not among the services: did you mean BKGS"):
+        sb.parse(LISTING_1, functions=SUM, services={"BKGS": "http://localhost/query"})
+    with pytest.raises(sb.QueryError, match="has the kind 'sprql': did you mean sparql"):
+        sb.parse(LISTING_1, functions=SUM, services={"BKG": {"kind": "sprql", "url": "x"}})
     with pytest.raises(sb.ParseError, match="line 9, column 3: 'WINDW' does not fit here"):
         load(file.replace("WINDOW :W {", "WINDW :W {"))
 
@@ -422,3 +432,57 @@ def test_rows_of_an_event_are_the_solutions_of_a_real_engine(endpoint):
         return sorted({"user": row["user"], "city": row["city"], **numbers}.items())
 
     assert sorted(map(plain, ours)) == sorted(map(plain, theirs))
+
+
+def followed(counts):
+    lines = " ".join(f":{user} :hasFollowers {count} ." for user, count in counts.items())
+    return f"@prefix : <{HOME}> . {lines}"
+
+
+def test_listing_1_runs_against_a_real_endpoint(endpoint):
+    """The users of the paper's figure 1, chunk by chunk; F gains followers while the stream runs."""
+    before = {"A": 4, "B": 1, "C": 1, "D": 1, "E": 1, "F": 1, "G": 1}
+    after = {**before, "F": 9}
+    send(endpoint, followed(before))
+
+    def stream():
+        for minute, user, mentions in PAPER:
+            if minute == 11:
+                send(endpoint, followed(after))
+            yield at(minute), f"@prefix : <{HOME}> . :{user} :hasMentions {mentions} ."
+        yield at(30), f"@prefix : <{HOME}> . :A :hasMentions 1 ."
+
+    asked = sb.parse(LISTING_1, functions=SUM, services={"BKG": f"{endpoint}/query"})
+    said, began = {}, time.monotonic()
+    answers = sb.stream(asked, stream())
+    for table in answers:
+        assert table.column_names == ["window_start", "window_end", "rank", "user", "score"]
+        for row in table.to_pylist():
+            said[row["window_end"]] = (row["user"].removeprefix(HOME), row["score"])
+    want = {}
+    for end in range(3, 39, 3):
+        inside = {u: m for minute, u, m in [*PAPER, (30, "A", 1)] if end - 9 < minute <= end}
+        known = before if end < 9 else after  # the window of 9 closes with the chunk of 11, and asks then
+        scores = {u: m + known[u] for u, m in inside.items()}
+        if scores:
+            want[at(end)] = max(((u, float(s)) for u, s in scores.items()), key=lambda e: e[1])
+    assert said == want
+    assert answers.stats.made > 10
+    assert answers.stats.failed == 0
+    assert time.monotonic() - began < 30
+
+
+def test_an_endpoint_that_is_gone_leaves_the_answers_on_time():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}/query"
+    service = {
+        "kind": "sparql",
+        "url": nobody,
+        "join": {"deadline": "200 ms", "initial": {"user": [f"{HOME}A"], "followerCount": [5]}},
+    }
+    asked = sb.parse(LISTING_1, functions=SUM, services={"BKG": service})
+    chunks = [(at(minute), f"@prefix : <{HOME}> . :{u} :hasMentions {m} .") for minute, u, m in PAPER]
+    found, stats = sb.run(asked, chunks, stats=True)
+    assert set(found["user"].to_pylist()) == {f"{HOME}A"}
+    assert stats.failed == stats.made > 0

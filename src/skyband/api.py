@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from skyband.flow.pipeline import Pipeline, Stats
     from skyband.flow.source import Source
     from skyband.join.pipeline import JoinPipeline
+    from skyband.join.together import Together
     from skyband.query.join import Choose
     from skyband.view.alltime import AllTime
     from skyband.workload.pipeline import WorkloadPipeline
     from skyband.workload.workload import Workload
+
+    _Line = Pipeline | WorkloadPipeline | JoinPipeline | Together | AllTime
 
     Asked = TopK | Statement | Sequence[TopK] | Workload
     """What can be asked: a query, a text that was parsed, or many queries."""
@@ -122,7 +125,7 @@ def run(  # noqa: PLR0913 - the one wide door
         tables = list(session.tables(progress=progress, trusting=True))
     except OutOfOrderError:
         tables = list(session.tables(progress=progress))
-    promote = "default" if session.query.join is None else "permissive"  # remote types show with the first look-up
+    promote = "permissive" if session.joins else "default"  # remote types show with the first look-up
     whole = pa.concat_tables(tables, promote_options=promote) if tables else None
     if whole is None:
         msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
@@ -271,12 +274,17 @@ class _Session:
         self.ahead = _length(ahead, "ahead")
         self.source = open_source(source)
         self.between: tuple[int | None, int | None] = (None, None)
-        self.pipeline: Pipeline | WorkloadPipeline | JoinPipeline | AllTime | None = None
+        self.pipeline: _Line | None = None
 
     @property
     def stats(self) -> Stats:
         assert self.pipeline is not None
         return self.pipeline.stats
+
+    @property
+    def joins(self) -> bool:
+        """Whether remote columns are in the answers."""
+        return self.query.join is not None
 
     def tables(self, *, progress: bool | None, trusting: bool = False) -> Iterator[pa.Table]:
         """The answers of each batch, then those that the end brings.
@@ -298,7 +306,7 @@ class _Session:
         if self.pipeline is not None:
             yield self.asked.shaped(self.pipeline.finish())
 
-    def _open(self, schema: pa.Schema, *, rising: bool) -> Pipeline | WorkloadPipeline | JoinPipeline | AllTime:
+    def _open(self, schema: pa.Schema, *, rising: bool) -> _Line:
         from skyband.flow.pipeline import Pipeline
 
         if self.query.join is not None:
@@ -382,10 +390,18 @@ class _WorkloadSession(_Session):
         self.fixed = fixed
         self.engine = workload.chosen(engine)
 
-    def _open(self, schema: pa.Schema, *, rising: bool) -> WorkloadPipeline:
-        ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "options": self.options}
-        ways["fixed"] = self.fixed
-        return self.workload.open(schema, self.engine, rising=rising, **ways)
+    @property
+    def joins(self) -> bool:
+        """Whether remote columns are in the answers of any query."""
+        return any(query.join is not None for query in self.workload.values())
+
+    def _open(self, schema: pa.Schema, *, rising: bool) -> _Line:
+        ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "rising": rising}
+        if not self.joins:
+            return self.workload.open(schema, self.engine, options=self.options, fixed=self.fixed, **ways)
+        from skyband.join.together import joined_workload
+
+        return joined_workload(self.workload, schema, self.engine, live=not self.source.finite, **ways)
 
 
 def _session(

@@ -112,9 +112,6 @@ def answers(spark: SparkSession, job: Job) -> DataFrame:
 
     from skyband.spark import top_k
 
-    if any(remote is not None for remote in job.remotes):
-        msg = "SERVICE joins do not run in a pipeline file yet: use sb.run with join=sb.Join(...)"
-        raise QueryError(msg)
     if job.sink.mode != "append":
         msg = f"sink mode {job.sink.mode!r} is not for answers, which are final: write append"
         raise QueryError(msg)

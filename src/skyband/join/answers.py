@@ -11,6 +11,7 @@ from skyband.join.replica import NEVER
 from skyband.join.topkn import STATUS
 
 if TYPE_CHECKING:
+    from skyband.join.board import Board
     from skyband.join.pipeline import JoinPipeline
 
 
@@ -28,12 +29,13 @@ class Answer(NamedTuple):
     age: np.ndarray  # of the remote row; NaN where there is none
     values: tuple[np.ndarray, ...] = ()  # over the window
     lookups: tuple[int, int, int, int] = (0, 0, 0, 0)
+    board: Board | None = None  # whose list it is
 
 
-def ages(line: JoinPipeline, key: np.ndarray, now: int) -> np.ndarray:
+def ages(board: Board, key: np.ndarray, now: int) -> np.ndarray:
     """How old each key's remote row is: seconds, or rows for windows that count."""
-    read = line.replica.time[key]
-    unit = 1.0 if line.clock.counts else 1e6
+    read = board.replica.time[key]
+    unit = 1.0 if board.clock.counts else 1e6
     return np.where(read == NEVER, np.nan, np.maximum(now - read, 0) / unit)
 
 
@@ -41,30 +43,34 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
     """The lists, one after the other."""
     query, join = line.query, line.join
     answers = [a for a in answers if len(a.key)]
+    boards = [a.board for a in answers if a.board is not None]
     sizes = [len(a.key) for a in answers]
-    start, end = line.clock.shown(np.repeat(np.array([a.end for a in answers], np.int64), sizes))
-    window = [pa.array(x) if line.clock.counts or line.time is None else line.time.column(x) for x in (start, end)]
-    score = _joined([a.score for a in answers])
-    columns = {
-        query.column("window_start"): window[0],
-        query.column("window_end"): window[1],
-        query.column("rank"): pa.array(_joined([np.arange(1, n + 1) for n in sizes], np.int32), pa.int32()),
-        query.column("score"): pa.array(-score if query.ascending else score),
-    }
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    if line.names is not None:
+        named = [line.names[board.number] for board in boards]
+        columns[query.column("query")] = pa.array(np.repeat(np.array(named, object), sizes), pa.string())
+    shown = [board.clock.shown(np.array([a.end])) for board, a in zip(boards, answers, strict=True)]
+    for at, name in enumerate(("window_start", "window_end")):
+        moments = np.repeat(_joined([pair[at] for pair in shown], np.int64), sizes)
+        plain = line.clock.counts or line.time is None
+        columns[query.column(name)] = pa.array(moments) if plain else line.time.column(moments)  # type: ignore[union-attr]
     own = [a.rows for a in answers if a.rows is not None]
     rows = pa.concat_tables(own, promote_options="default") if own else None
+    for name in line.per:
+        columns[name] = _per(line, name, boards, sizes)
+    columns[query.column("rank")] = pa.array(_joined([np.arange(1, n + 1) for n in sizes], np.int32), pa.int32())
+    scores = [-a.score if board.query.ascending else a.score for board, a in zip(boards, answers, strict=True)]
+    columns[query.column("score")] = pa.array(_joined(scores))
     for field in line.schema:
-        column = pa.array([], field.type) if rows is None else rows.column(field.name)
-        columns[field.name] = column if column.type == field.type else column.cast(field.type)
-    for i, name in enumerate(join.aggregate_names):
-        value = _joined([a.values[i] for a in answers])
-        whole = join.aggregates[i].function == "count"
-        columns[name] = pa.array(value.astype(np.int64) if whole else value, from_pandas=not whole)
+        if field.name not in line.per:
+            column = pa.array([], field.type) if rows is None else rows.column(field.name)
+            columns[field.name] = column if column.type == field.type else column.cast(field.type)
+    columns |= {a.name: _over_window(a.name, a.function == "count", boards, answers) for a in join.aggregates}
     remote = [a.remote for a in answers if a.remote is not None]
     there = pa.concat_tables(remote, promote_options="default") if remote else None
-    known = line.replica.table()
+    known = line.replica.schema
     for name in join.columns:
-        none = pa.nulls(sum(sizes)) if known is None else pa.array([], known.schema.field(name).type)
+        none = pa.nulls(sum(sizes), pa.null() if known is None else known.field(name).type)
         columns[name] = none if there is None else there.column(name)
     columns[query.column("staleness")] = pa.array(_joined([a.age for a in answers]), pa.float64(), from_pandas=True)
     status = _joined([a.status for a in answers], np.int8)
@@ -73,6 +79,32 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
     names = ["wanted", "made", "failed", "late"]
     columns[query.column("lookups")] = pa.StructArray.from_arrays([pa.array(c) for c in counts.T], names)
     return pa.table(columns)
+
+
+def _per(line: JoinPipeline, name: str, boards: list[Board], sizes: list[int]) -> pa.Array:
+    """The value of a group's column, NULL for queries that do not group by it."""
+    kind = line.schema.field(name).type
+    values = []
+    for board, size in zip(boards, sizes, strict=True):
+        groups = line.groups[board.number]
+        if groups is None or name not in groups.per:
+            values.append(pa.nulls(size, kind))
+        else:
+            value = groups.values(np.full(size, board.group))[groups.per.index(name)]
+            values.append(value.cast(kind) if value.type != kind else value)
+    return pa.chunked_array(values, kind)
+
+
+def _over_window(name: str, whole: bool, boards: list[Board], answers: list[Answer]) -> pa.Array:
+    """A value over the window, NULL for queries that do not have it."""
+    values = [
+        a.values[board.join.aggregate_names.index(name)]
+        if name in board.join.aggregate_names
+        else np.full(len(a.key), np.nan)
+        for board, a in zip(boards, answers, strict=True)
+    ]
+    column = pa.array(_joined(values), pa.float64(), from_pandas=True)
+    return column.cast(pa.int64()) if whole else column
 
 
 def _joined(parts: list[np.ndarray], kind: type = np.float64) -> np.ndarray:

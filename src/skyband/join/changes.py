@@ -13,6 +13,7 @@ from skyband.flow.source import open_source
 if TYPE_CHECKING:
     from skyband.flow.time import TimeType
     from skyband.query import TopK
+    from skyband.query.join import Join
 
 
 class Changes:
@@ -21,9 +22,7 @@ class Changes:
     Of several changes of one key before the same moment the last counts. Changes come before arrivals.
     """
 
-    def __init__(self, query: TopK, time: TimeType | None) -> None:
-        join = query.join
-        assert join is not None
+    def __init__(self, query: TopK, join: Join, time: TimeType | None) -> None:
         self._names = [join.on, *join.columns]
         self._key = join.on
         self._time, self._kind = query.time, time

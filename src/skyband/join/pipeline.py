@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock_time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +18,19 @@ from skyband.flow.schema import check_schema, conform
 from skyband.flow.score import scores
 from skyband.flow.time import TimeType
 from skyband.join.answers import Answer, columns_of
+from skyband.join.board import Board
 from skyband.join.budget import Purse
 from skyband.join.changes import Changes
 from skyband.join.lookup import Lookup
-from skyband.join.policies import named
 from skyband.join.replica import Replica
-from skyband.join.summed import Summed
-from skyband.join.valued import Valued
+from skyband.join.shared import in_turn, remote_types, shared_join
 from skyband.query.join import OWN
 from skyband.windows import Clock, Timeline
+from skyband.windows.clocks import Clocks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from skyband.query import TopK
     from skyband.query.join import Join
 
@@ -47,13 +49,15 @@ class JoinStats(Stats):
 
 
 class JoinPipeline:
-    """One query with a join over one stream; the same door as `flow.pipeline.Pipeline`.
+    """Queries with one join over one stream; the same door as `flow.pipeline.Pipeline`.
 
     Rows wait until their pane closes; of each key's rows in a pane the newest stands for all. Then, at the end of
-    each window: pushed changes are applied, the policy chooses, the look-ups run, the answer goes out.
+    each window: pushed changes are applied, the policy chooses, the look-ups run, the answer goes out. Groups, and
+    the queries of a workload, have lists of their own over one replica; those whose windows end at one moment share
+    one budget.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the one place where all is known
         self,
         query: TopK,
         schema: pa.Schema,
@@ -62,32 +66,47 @@ class JoinPipeline:
         ahead: int | None = None,
         rising: bool = False,
         live: bool = True,
+        others: Mapping[str, TopK] | None = None,
+        per: Sequence[str] | None = None,
     ) -> None:
         assert query.join is not None
-        self.query, self.schema, self.join = query, schema, query.join
-        check_schema(query, schema)
-        _check_names(query, schema)
-        self.clock = Clock.of(query.window)
+        self.query, self.schema = query, schema
+        self.queries = list(others.values()) if others is not None else [query]
+        self.names = None if others is None else list(others)
+        self.join = shared_join(self.queries)
+        for one in self.queries:
+            check_schema(one, schema)
+            _check_names(one, schema)
+        self.per = list(query.per if per is None else per)
+        clocks = [Clock.of(one.window) for one in self.queries]
+        self.clock: Clock | Clocks = clocks[0] if len(set(clocks)) == 1 else Clocks(clocks)
         self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
-        self.timeline = Timeline(self.clock, late, ahead)
+        self.timeline = Timeline(cast("Clock", self.clock), late, ahead)
         self.keys = Groups([self.join.on])
-        self.replica = Replica(self.join.columns, self.clock.slide)
-        self.policy = named(self.join.policy)
+        self.groups = [Groups(one.per) if one.per else None for one in self.queries]
+        self.replica = Replica(self.join.columns, self.clock.slide, remote_types(self.join))
         self.purse = Purse(self.join.budget)
         self.lookup = Lookup(self.join)
-        self.changes = Changes(query, None if self.time is None else self.time)
-        self.held: Valued | Summed = (Summed if self.join.aggregates else Valued)(self)
+        self.changes = Changes(query, self.join, self.time)
         self.stop = END  # no window that ends later is answered
+        self._since: int | None = None
         self.waiting: list[Part] = []
-        self.window: int | None = None  # the next to close
-        self.reach = -(1 << 62)  # the last window that holds a row
-        self.arrived = np.empty(0, np.int64)
         self._ties = np.empty(0, np.int64)
         self.position = 0
-        self._rising, self._live = rising, live
+        self._rising, self.live = rising, live
         self._deadline = 0.0
         self._stats = JoinStats()
         self.begun = False
+        self.boards: dict[tuple[int, int], Board] = {}
+        self._open_boards()
+
+    def _open_boards(self) -> None:
+        """One for every query; those of groups open with their first rows."""
+        self.boards = {
+            (number, 0): Board(self, number, one)
+            for number, (one, groups) in enumerate(zip(self.queries, self.groups, strict=True))
+            if groups is None
+        }
 
     # ------------------------------------------------------------ rows in
 
@@ -95,42 +114,55 @@ class JoinPipeline:
     def stats(self) -> JoinStats:
         """What has been seen and done so far."""
         self._stats.late, self._stats.ahead = self.timeline.lost
-        self._stats.peak_candidates = max(self._stats.peak_candidates, self.held.peak)
+        peak = sum(board.held.peak for board in self.boards.values())
+        self._stats.peak_candidates = max(self._stats.peak_candidates, peak)
         return self._stats
 
     @property
     def kept(self) -> int:
         """How many objects are kept because they may still be in an answer."""
-        return len(self.held)
+        return sum(len(board.held) for board in self.boards.values())
 
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
-        self._deadline = 0.0
         self._stats.rows += rows.num_rows
         rows = conform(rows, self.schema)
         if self.clock.counts:
-            place = np.arange(self.position, self.position + rows.num_rows)
-            self.position += rows.num_rows
-            self._wait(Part(rows, _nothing(len(place)), place, None, None))
-            return self._advance(self.position, self.position)
+            return self.count(Part(rows, _nothing(rows.num_rows), np.empty(0, np.int64), None, None))
         assert self.time is not None
         time, missing = self.time.micros(rows.column(self.query.time))
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        if self._rising and len(time) and time.min() < self.timeline.newest:
-            raise OutOfOrderError
-        taken = self.timeline.admit(time, watermark)
         ids = None if self.query.id is None else id_numbers(rows.column(self.query.id), self.query.id)
-        part = Part(rows, _nothing(len(time)), time, ids, None)
+        return self.take(Part(rows, _nothing(len(time)), time, ids, None), watermark)
+
+    def take(self, part: Part, watermark: int | None = None) -> pa.Table:
+        """Take rows that have their time, in any order; give the answers of the windows they close."""
+        self._deadline = 0.0
+        if self._rising and len(part.time) and part.time.min() < self.timeline.newest:
+            raise OutOfOrderError
+        taken = self.timeline.admit(part.time, watermark)
         self._wait(part if taken.all() else part.take(np.flatnonzero(taken)))
         return self._advance(self.timeline.edge, self.timeline.watermark)
 
+    def count(self, part: Part) -> pa.Table:
+        """Counting windows: every row takes the next position."""
+        self._deadline = 0.0
+        place = np.arange(self.position, self.position + part.rows.num_rows)
+        self.position += part.rows.num_rows
+        self._wait(Part(part.rows, _nothing(len(place)), place, None, None))
+        return self._advance(self.position, self.position)
+
     def between(self, since: int | None, until: int | None) -> None:
         """Answer only windows that begin at `since` or later and end by `until` (in microseconds)."""
-        if since is not None:
-            self.window = -(-(since - self.clock.origin + self.clock.shift) // self.clock.slide)
-        self.stop = END if until is None else until + self.clock.shift
+        self._since = since
+        self.stop = END if until is None else until
+        self._open_boards()
+
+    def since(self, clock: Clock) -> int | None:
+        """The first window to be answered; None: that of the first row."""
+        return None if self._since is None else -(-(self._since - clock.origin + clock.shift) // clock.slide)
 
     def changed(self, rows: pa.Table) -> None:
         """Pushed changes of the remote side: the key, the columns and their time; applied in time order."""
@@ -152,25 +184,45 @@ class JoinPipeline:
     def _advance(self, edge: int, upto: int) -> pa.Table:
         """Take the rows before `edge` and answer the windows that end by `upto`."""
         part = self._release(edge)
-        key = self._coded(part)
-        time = np.empty(0, np.int64) if part is None else part.time
+        self._deal(part, self._coded(part))
         answers: list[Answer] = []
-        at = 0
         while True:
-            if self.window is None or self.window > self.reach:  # no row in it: on to the next that has one
-                if at == len(time):
-                    break
-                self.window = max(int(self.clock.first(time[at])), -(1 << 61) if self.window is None else self.window)
-            end = self.clock.end(self.window)
-            stop = int(np.searchsorted(time, end))
-            if part is not None and stop > at:
-                self._take(part.take(slice(at, stop)), key[at:stop])
-                at = stop
-            if end > min(upto, self.stop):
+            ends = [(end, board) for board in self.boards.values() if (end := board.upcoming()) is not None]
+            end = min((end for end, _ in ends), default=END)
+            due = [board for its, board in ends if its == end]
+            if not due or end > upto or end - due[0].clock.shift > self.stop:
                 break
-            answers.append(self._evaluate(self.window, end))
-            self.window += 1
+            for board in due:
+                board.take(end)
+            answers += self._evaluate(due, end)
+        for board in self.boards.values():
+            board.take(edge)
+            board.hand(None, _NO_ROWS)
+        self._forget_boards()
         return self._table(answers)
+
+    def _deal(self, part: Part | None, key: np.ndarray) -> None:
+        """Hand every board its rows; boards of new groups open."""
+        for number, groups in enumerate(self.groups):
+            if part is None:
+                continue
+            if groups is None:
+                self.boards[(number, 0)].hand(part, key)
+                continue
+            group = groups.codes(part.rows.select(groups.per))
+            order = np.argsort(group, kind="stable")
+            found, first = np.unique(group[order], return_index=True)
+            for code, places in zip(found.tolist(), np.split(order, first[1:]), strict=True):
+                board = self.boards.get((number, code))
+                if board is None:
+                    board = self.boards[(number, code)] = Board(self, number, self.queries[number], code)
+                board.hand(part.take(places), key[places])
+
+    def _forget_boards(self) -> None:
+        """Groups that have nothing left to say open anew when they come again."""
+        for place, board in list(self.boards.items()):
+            if self.groups[board.number] is not None and board.idle():
+                del self.boards[place]
 
     def _release(self, edge: int) -> Part | None:
         """The waiting rows before `edge`, in order."""
@@ -193,10 +245,7 @@ class JoinPipeline:
 
     def grow(self) -> None:
         """Room for all keys known."""
-        known = len(self.keys)
-        self.replica.grow(known)
-        if known > len(self.arrived):
-            self.arrived = np.concatenate([self.arrived, np.full(known - len(self.arrived), -(1 << 62))])
+        self.replica.grow(len(self.keys))
 
     def _begin(self, part: Part) -> None:
         """Fill the replica with what it starts with."""
@@ -223,66 +272,54 @@ class JoinPipeline:
         self.grow()
         return codes
 
-    def _take(self, part: Part, key: np.ndarray) -> None:
-        """Hand rows over pane by pane, with the pushed changes of their pane before them."""
-        pane = np.asarray(self.clock.pane(part.time))
-        cuts = np.concatenate([[0], np.flatnonzero(np.diff(pane)) + 1, [len(pane)]])
-        self.arrived[key] = part.time  # rows come by time: the newest stays
-        self.reach = max(self.reach, int(self.clock.last(part.time[-1])))
-        places = self.held.places(pane, key)
-        for low, high in zip(cuts, cuts[1:], strict=False):
-            self._apply_pushed(int(self.clock.pane_end(part.time[low])))
-            inside = places[np.searchsorted(places, low) : np.searchsorted(places, high)] - low
-            self.held.take(part.take(slice(int(low), int(high))), key[low:high], inside)
-
     # ------------------------------------------------------------ the remote side
 
-    def _apply_pushed(self, before: int) -> None:
+    def apply_pushed(self, before: int) -> None:
+        """Pushed changes that happened before a moment: to the replica, and to all lists."""
         found = self.changes.until(before)
         if found is not None:
             rows, when = found
             codes = self._codes_of(rows[self.join.on])
             order = np.argsort(codes)
             read = self.replica.update(codes[order], codes, rows, when[order])
-            self.held.refreshed(read.changed, pushed=True)
+            for board in self.boards.values():
+                board.held.refreshed(read.changed, pushed=True)
 
-    def _evaluate(self, window: int, end: int) -> Answer:
-        """Refresh what the policy wants, then answer."""
-        self._apply_pushed(end)
-        now = end - self.clock.shift
-        wanted, made, failed, late = self._refresh(window, now)
-        answer = self.held.answer(window, now)._replace(lookups=(wanted, made, failed, late))
-        self.held.expire(window + 1)
+    def _evaluate(self, due: list[Board], end: int) -> list[Answer]:
+        """Refresh what the policies want, then answer the windows that end now."""
+        self.apply_pushed(end)
+        now = end - due[0].clock.shift
+        lookups = self._refresh(due, now)
+        answers = []
+        for board in due:
+            assert board.window is not None
+            answers.append(board.held.answer(board.window, now)._replace(lookups=lookups, board=board))
+            board.close()
         if self.join.replica_size is not None:
-            open_ = np.flatnonzero(self.arrived >= self.clock.start(window + 1))
+            open_ = np.unique(np.concatenate([board.needed() for board in self.boards.values()]))
             self._stats.evicted += self.replica.evict(self.join.replica_size, open_)
-        stats = self._stats
+        stats, (wanted, made, failed, late) = self._stats, lookups
         stats.wanted, stats.made = stats.wanted + wanted, stats.made + made
         stats.failed, stats.overdue = stats.failed + failed, stats.overdue + late
-        stats.windows += len(answer.key) > 0
-        return answer
+        stats.windows += sum(len(answer.key) > 0 for answer in answers)
+        return answers
 
-    def _refresh(self, window: int, now: int) -> tuple[int, int, int, int]:
+    def _refresh(self, due: list[Board], now: int) -> tuple[int, int, int, int]:
         if self.join.table is None:
             return 0, 0, 0, 0
         until = self._until()  # from here on: choosing takes time too
         for asked, ids, rows in self.lookup.overdue():
             self._read(ids, [rows], asked)
         budget = self.purse.draw()
-        unlimited = getattr(self.policy, "unlimited", False)
-        # what was found absent may have come to be: asked for again after a window's length, or at once
-        unread = self.held.unread(now if unlimited else now - self.clock.size)
-        new = unread if unlimited else unread[:budget]
-        if self.join.policy == "never":
-            new = new[:0]
-        room = budget - len(new)
-        chosen = new
-        candidates = self.held.candidates(window, now)
-        if len(candidates.id) and (room > 0 or unlimited):
-            more = np.asarray(self.policy(candidates, self.replica, room, now), np.int64)
-            more = more[~np.isin(more, new)]
-            chosen = np.concatenate([new, more if unlimited else more[:room]])
+        free = [board for board in due if board.unlimited]
+        bound = [board for board in due if not board.unlimited]
+        chosen = in_turn([board.unread(now) for board in bound])[:budget]
+        room = budget - len(chosen)
+        more = in_turn([board.wishes(room, now) for board in bound])
+        chosen = np.concatenate([chosen, more[~np.isin(more, chosen)][:room]])
         self.purse.pay(len(chosen))
+        if free:
+            chosen = in_turn([chosen, *(wish for b in free for wish in (b.unread(now), b.wishes(budget, now)))])
         if not len(chosen):
             return 0, 0, 0, 0
         ids = self.key_values(chosen).to_pylist()
@@ -296,7 +333,7 @@ class JoinPipeline:
     def _until(self) -> float:
         """The deadline: windows that close in one batch of a live stream share it."""
         length = self.join.deadline / 1e6
-        if not self._live:
+        if not self.live:
             return clock_time.monotonic() + length
         self._deadline = self._deadline or clock_time.monotonic() + length
         return self._deadline
@@ -327,14 +364,12 @@ class JoinPipeline:
             fits = np.isin(of, newer)
             chosen = rows if fits.all() else rows.filter(pa.array(fits))
             read = self.replica.update(np.unique(newer), of[fits], chosen, now)
-            self.held.refreshed(np.concatenate([read.changed, read.same[self.held.waits(read.same)]]), pushed=False)
+            for board in self.boards.values():
+                waiting = read.same[board.held.waits(read.same)]
+                board.held.refreshed(np.concatenate([read.changed, waiting]), pushed=False)
         return useless
 
     # ------------------------------------------------------------ what the engines ask for
-
-    def seen(self, codes: np.ndarray) -> np.ndarray:
-        """When each key's newest row came."""
-        return self.arrived[codes]
 
     def ties(self, codes: np.ndarray) -> np.ndarray:
         """Numbers that break ties between keys: the larger first."""
@@ -344,17 +379,21 @@ class JoinPipeline:
             self._ties = id_numbers(table.column(0), self.join.on)
         return self._ties[codes]
 
+    def forget_ties(self) -> None:
+        """Keys have other numbers now."""
+        self._ties = np.empty(0, np.int64)
+
     def key_values(self, codes: np.ndarray) -> pa.Array:
         """The keys themselves."""
         return self.keys.values(codes)[0]
 
-    def scored(self, rows: pa.Table, places: np.ndarray) -> np.ndarray:
+    def scored(self, query: TopK, rows: pa.Table, places: np.ndarray) -> np.ndarray:
         """The scores of stream rows with the remote rows at these places; larger is better, NaN is none."""
         remote = self.replica.take(places)
         for name in self.join.columns:
             rows = rows.append_column(name, pa.nulls(len(places), pa.float64()) if remote is None else remote[name])
-        score = scores(self.query.by, rows)
-        return -score if self.query.ascending else score
+        score = scores(query.by, rows)
+        return -score if query.ascending else score
 
     def miss(self, count: int) -> None:
         """So many objects have a remote row and no score."""
@@ -363,13 +402,17 @@ class JoinPipeline:
     def _table(self, answers: list[Answer]) -> pa.Table:
         table = columns_of(self, answers)
         self._stats.answer_rows += table.num_rows
-        self.held.tidy()
+        for board in self.boards.values():
+            board.held.tidy()
         return table
 
 
 def _nothing(n: int) -> np.ndarray:
     """A column that no one reads."""
     return np.broadcast_to(np.float64(0.0), (n,))
+
+
+_NO_ROWS = np.empty(0, np.int64)
 
 
 def _check_names(query: TopK, schema: pa.Schema) -> None:

@@ -35,13 +35,13 @@ class Replica:
     Cost: O(look-ups) an update. Memory: the rows read, O(1) a key besides.
     """
 
-    def __init__(self, columns: tuple[str, ...], unit: int) -> None:
+    def __init__(self, columns: tuple[str, ...], unit: int, types: pa.Schema | None = None) -> None:
         self.columns = columns
+        self.rows: pa.Table | None = None if types is None else types.empty_table()
         self._unit = unit  # of age: one slide
         self.time = np.empty(0, np.int64)
         self.first = np.empty(0, np.int64)  # where a key's rows begin; -1: none
         self.count = np.empty(0, np.int64)
-        self.rows: pa.Table | None = None
         self._new: list[pa.Table] = []
         self.value: dict[str, np.ndarray] = {}  # numbers of the first row of a key
         self.exposure = np.empty(0)  # how long a key was watched, in slides
@@ -63,6 +63,11 @@ class Replica:
             setattr(self, name, np.concatenate([column, np.full(more, empty, column.dtype)]))
         for name in self.value:
             self.value[name] = np.concatenate([self.value[name], np.full(more, np.nan)])
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The types of the remote columns, once they are known."""
+        return self.rows.schema if self.rows is not None else self._new[0].schema if self._new else None
 
     def unread(self, codes: np.ndarray) -> np.ndarray:
         """Which of these codes were never read."""
@@ -86,7 +91,7 @@ class Replica:
         """`rows` in the types first seen, or a TableError."""
         try:
             chosen = rows.select(self.columns)
-            known = self.rows.schema if self.rows is not None else self._new[0].schema if self._new else None
+            known = self.schema
             if known is None or chosen.schema.types == known.types:
                 return chosen
             better = [a if pa.types.is_null(b) else b for a, b in zip(chosen.schema.types, known.types, strict=True)]
@@ -251,6 +256,12 @@ class Replica:
         self.rows = table.take(pa.array(np.repeat(self.first[codes], sizes) + step)).combine_chunks()
         self.first[codes] = starts
 
+    def renumber(self, codes: np.ndarray) -> None:
+        """Keep these codes, and number them from 0 on."""
+        for name in ("time", "first", "count", "exposure", "changes"):
+            setattr(self, name, getattr(self, name)[codes])
+        self.value = {name: column[codes] for name, column in self.value.items()}
+
     def saved(self) -> dict[str, np.ndarray | pa.Table]:
         """All that is known, as named arrays and one table."""
         plain = ("time", "first", "count", "exposure", "changes", "moments", "ring")
@@ -258,7 +269,7 @@ class Replica:
         saved["ringed"] = np.array([self.ringed])
         saved |= {f"value/{name}": column for name, column in self.value.items()}
         table = self.table()
-        return saved if table is None else {**saved, "rows": table}
+        return saved if table is None else {**saved, "remote": table}
 
     def load(self, saved: Mapping[str, np.ndarray | pa.Table]) -> None:
         """Go on from what was saved."""
@@ -266,7 +277,7 @@ class Replica:
             setattr(self, name, np.array(saved[name]))
         self.ringed = int(saved["ringed"][0])
         self.value = {n.removeprefix("value/"): np.array(c) for n, c in saved.items() if n.startswith("value/")}
-        rows = saved.get("rows")
+        rows = saved.get("remote")
         self.rows, self._new = (rows if isinstance(rows, pa.Table) else None), []
 
 

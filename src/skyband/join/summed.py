@@ -16,16 +16,17 @@ from skyband.join.valued import rescored
 
 if TYPE_CHECKING:
     from skyband.flow.part import Part
-    from skyband.join.pipeline import JoinPipeline
+    from skyband.join.board import Board
 
 _AHEAD = 8  # windows to come whose lists are predicted
 _SPARE = 1 << 14
+_NO_KEYS = np.empty(0, np.int64)
 
 
 class Summed:
     """All keys of the window with their sums by pane; the list is made of them at each evaluation."""
 
-    def __init__(self, line: JoinPipeline) -> None:
+    def __init__(self, line: Board) -> None:
         self.line = line
         self.counts = Counts(line.join.aggregates)
         self.payload = Payload()
@@ -93,6 +94,15 @@ class Summed:
         for name, value in zip(self.line.join.aggregate_names, values, strict=True):
             rows = rows.append_column(name, pa.array(value, from_pandas=True))
         return rows
+
+    def keys_held(self) -> np.ndarray:
+        """The keys of what is kept."""
+        return np.concatenate([_NO_KEYS, *(pane.key for pane in self.counts.panes)])
+
+    def renumber(self, number: np.ndarray) -> None:
+        """Keys have other numbers now: that of the old one is the place. Their order stays."""
+        for pane in self.counts.panes:
+            pane.key = number[pane.key]
 
     def candidates(self, window: int, now: int) -> Candidates:
         """The window's keys; listed are the k + spare best of it and of the windows to come, by what is known."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.flow.part import Part
-    from skyband.join.pipeline import JoinPipeline
+    from skyband.join.board import Board
 
 _ALL = 1 << 40  # a list that forgets nothing
 _SPARE = 1 << 14  # rows that may pile up before the useless ones are dropped
@@ -27,7 +27,7 @@ _SPARE = 1 << 14  # rows that may pile up before the useless ones are dropped
 class Valued:
     """The list, the rows on it, and those whose remote value was never read."""
 
-    def __init__(self, line: JoinPipeline) -> None:
+    def __init__(self, line: Board) -> None:
         self.line = line
         join = line.join
         self._wide = line.query.k + join.spare
@@ -144,6 +144,15 @@ class Valued:
         if self.unscored.shape[1] and line.window is not None:
             alive = line.clock.last(line.seen(self.unscored[1])) >= line.window
             self.unscored = self.unscored[:, alive]
+
+    def keys_held(self) -> np.ndarray:
+        """The keys of what is kept."""
+        return np.concatenate([self.list.listed.key, self.unscored[1]])
+
+    def renumber(self, number: np.ndarray) -> None:
+        """Keys have other numbers now: that of the old one is the place."""
+        self.list.listed = self.list.listed._replace(key=number[self.list.listed.key])
+        self.unscored = np.stack([self.unscored[0], number[self.unscored[1]]])
 
     def candidates(self, window: int, now: int) -> Candidates:
         """The list by remote key."""
@@ -262,7 +271,7 @@ class Valued:
         self._kept = len(self.payload)
 
 
-def rescored(line: JoinPipeline, rows: pa.Table, key: np.ndarray, values: Mapping[str, np.ndarray]) -> np.ndarray:
+def rescored(line: Board, rows: pa.Table, key: np.ndarray, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """The scores of rows with each of several remote values: (rows, worlds)."""
     worlds = next(iter(values.values())).shape[1] if values else 1
     which = np.repeat(np.arange(len(key)), worlds)

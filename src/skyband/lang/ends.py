@@ -98,8 +98,9 @@ def sink(part: Part, name: str) -> Output:
 
 def service(part: Part) -> Service:
     """What a name in a join stands for."""
-    found = part.fields(("kind", "url", "path", "table", "options"), ["kind"])
+    found = part.fields(("kind", "url", "path", "table", "options", "join"), ["kind"])
     kind = found["kind"].choice(SERVICES)
+    join = found["join"].entries() if "join" in found else {}
     need = "path" if kind == "parquet" else "url"
     if need not in found:
         raise part.error(f"has no {need}, which {kind} needs: add {need}: ...")
@@ -108,4 +109,5 @@ def service(part: Part) -> Service:
         **{field: found[field].late() for field in ("url", "path") if field in found},
         table=found["table"].text("the name of a table") if "table" in found else None,
         options=found["options"].options() if "options" in found else (),
+        join=tuple((name, value.guessed()) for name, value in join.items()),
     )

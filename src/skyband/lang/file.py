@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skyband.errors import SourceError, nearest
+from skyband.errors import QueryError, SourceError, TableError, nearest
 from skyband.lang.document import Part, read
 from skyband.lang.ends import service, sink, source
 from skyband.lang.job import Cluster, Input, Job, Output, Service, Trigger, Watermark
@@ -63,7 +63,7 @@ def job(part: Part) -> Job:
     if early and any(one.query.emit != "answers" for one in asked):
         raise found["early"].error("goes with emit: answers only: leave one of them out")
     services = tuple((name, service(one)) for name, one in _entries(found, "services"))
-    _check_services(found, asked, dict(services))
+    asked = _with_services(found, asked, dict(services))
     name = found["name"].text("a name") if "name" in found else "skyband"
     return Job(
         name=name,
@@ -130,7 +130,7 @@ def _check_columns(found: dict[str, Part], rows: Input, asked: tuple[Statement, 
         query, remote = one.query, one.remote
         if one.pattern is not None:
             continue  # its columns are made of triples
-        known = [*rows.columns, *(remote.columns if remote else ())]
+        known = [*rows.columns, *((*remote.columns, *dict(remote.options)) if remote else ())]
         wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
         wanted += [("by", name) for name in query.by.columns] if isinstance(query.by, Expression) else []
         for field, name in wanted:
@@ -191,9 +191,18 @@ def _cluster(part: Part) -> Cluster:
     )
 
 
-def _check_services(found: dict[str, Part], asked: tuple[Statement, ...], known: dict[str, Service]) -> None:
+def _with_services(
+    found: dict[str, Part], asked: tuple[Statement, ...], known: dict[str, Service]
+) -> tuple[Statement, ...]:
+    """The statements with the services that their names stand for; nothing is contacted."""
+    joined = []
     for one in asked:
+        at = found[next(name for name in _ASKED if name in found)]
         if one.remote is not None and one.remote.service not in known:
-            at = found[next(name for name in _ASKED if name in found)]
             name = one.remote.service
             raise at.error(f"joins {name!r}, which is not under services: {nearest(name, known)}")
+        try:
+            joined.append(one.with_services(known))
+        except (QueryError, TableError) as error:
+            raise at.error(str(error)) from None
+    return tuple(joined)

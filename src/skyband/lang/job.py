@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skyband.lang.late import Late, Options, filled
 
@@ -16,7 +16,7 @@ FILES = ("parquet", "json", "csv")
 SOURCES = (*FILES, "kafka", "rate", "redis", "mqtt")
 SINKS = ("console", *FILES, "memory", "latest", "kafka")
 MODES = ("append", "update", "complete", "overwrite")
-SERVICES = ("sparql", "sql", "http", "parquet")
+SERVICES = ("sparql", "sql", "http", "redis", "parquet")
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,8 @@ class Service:
     path: Late | None = None
     table: str | None = None
     options: Options = ()
+    join: tuple[tuple[str, Any], ...] = ()
+    """How it is joined, such as its budget: keywords of `sb.Join`."""
 
     def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """The options with their variables filled in."""

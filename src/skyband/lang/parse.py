@@ -27,6 +27,7 @@ def parse(
     functions: Mapping[str, str] | None = None,
     origin: str | date | timedelta | None = None,
     time: str | None = None,
+    services: Mapping[str, Any] | None = None,
 ) -> Statement:
     """The query that a text describes: SQL as Flink has it, RSP-QL, or the `query:` part of a pipeline file.
 
@@ -42,6 +43,10 @@ def parse(
         Where the windows of RSP-QL begin (default: at the epoch).
     time
         What the column with the time of the triples is called in RSP-QL (default: "time").
+    services
+        What the names in SERVICE, or in `join:`, stand for: the address of a SPARQL endpoint, a table such as those in
+        `skyband.tables`, or a mapping as under `services:` of a pipeline file, such as
+        {"BKG": {"kind": "sparql", "url": "http://...", "join": {"budget": 7}}}. A text never names an address.
 
     Returns
     -------
@@ -67,7 +72,8 @@ def parse(
         raise QueryError(msg)
     given = {"functions": functions, "origin": origin, "time": time}
     more = {name: value for name, value in given.items() if value is not None}
-    return parse_at(text, language or seen(text), Place(1, 1), **more)
+    asked = parse_at(text, language or seen(text), Place(1, 1), **more)
+    return asked if services is None else asked.with_services(services)
 
 
 def seen(text: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, SchemaError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
     from skyband.lang.pattern import Pattern
@@ -81,11 +83,32 @@ class Statement:
     remote: Remote | None = None
     window: str | None = None
 
+    def with_services(self, services: Mapping[str, Any]) -> Statement:
+        """The same with its join, if it has one: `services` says what the name in the text stands for.
+
+        Examples
+        --------
+        >>> import skyband as sb
+        >>> from skyband.tables.memory import Memory
+        >>> text = "{k: 1, by: x + y, window: 1 minute, time: t, unit: s, join: {service: crm, on: u, columns: [y]}}"
+        >>> asked = sb.parse(text).with_services({"crm": Memory({"u": [1, 2], "y": [5, 6]}, key="u")})
+        >>> sb.run(asked, {"t": [0, 1], "u": [1, 2], "x": [3, 1]})["score"].to_pylist()
+        [8.0]
+        """
+        if self.remote is None:
+            return self
+        from skyband.lang.services import joined
+
+        query = self.query.joining(joined(self.remote, services))
+        query.check()
+        return replace(self, query=query)
+
     def rows(self, source: object) -> object:
         """What a user gives as the source, as something with the columns of the query."""
-        if self.remote is not None:
+        if self.remote is not None and self.query.join is None:
             name = self.remote.service
-            msg = f"SERVICE {name} is joined by sb.Join only: say what {name} is under services: of a pipeline file"
+            how = f'with sb.parse(text, services={{"{name}": ...}}), or under services: of a pipeline file'
+            msg = f"SERVICE {name} is a name, which only the configuration explains: say what it stands for {how}"
             raise QueryError(msg)
         if self.pattern is None:
             return source

@@ -31,7 +31,7 @@ def to_yaml(query: TopK | Statement | Sequence[TopK]) -> str:
         if query.pattern is not None or query.columns is not None:
             msg = "this text says more than a query: keep it, under sql: or rspql: of a pipeline file"
             raise QueryError(msg)
-        shown = described(query.query)
+        shown = described(query.query.joining(None) if query.remote is not None else query.query)
         if query.remote is not None:
             remote = query.remote
             columns = dict(remote.properties) or list(remote.columns)

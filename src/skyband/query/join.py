@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any
@@ -28,6 +28,9 @@ POLICIES = {
 
 Choose = Callable[[Any, Any, int, int], Any]
 """A refresh policy: choose(candidates, replica, budget, now) gives the ids to look up, the most wanted first."""
+
+TYPES = ("double", "long", "string", "boolean", "timestamp", "date")
+"""The types that a remote column can be given."""
 
 OWN = ("staleness", "status", "lookups")
 """The columns that a join adds to the answers, besides the remote ones."""
@@ -81,7 +84,9 @@ class Join:
     on
         The stream's key column.
     columns
-        The remote columns that the score or the answers need.
+        The remote columns that the score or the answers need: their names, or with their types, such as
+        {"followers": "long"}: double, long, string, boolean, timestamp or date. On Spark, where types are fixed
+        before the first look-up, those without are doubles.
     budget
         Look-ups an evaluation may make: a number, or a `Budget` that saves unused ones.
     policy
@@ -145,12 +150,13 @@ class Join:
     replica_size: int | None
     changes: Any
     aggregates: tuple[Aggregate, ...]
+    types: tuple[tuple[str, str], ...]
 
     def __init__(  # noqa: PLR0913 - all that can be said of a join
         self,
         table: Any = None,
         on: str = "",
-        columns: str | Iterable[str] = (),
+        columns: str | Iterable[str] | Mapping[str, str] = (),
         budget: int | Budget = 10,
         policy: str | Choose = "likely",
         spare: int = 10,
@@ -169,6 +175,7 @@ class Join:
     ) -> None:
         given = dict(locals())
         given["columns"] = (columns,) if isinstance(columns, str) else tuple(columns)
+        given["types"] = tuple(columns.items()) if isinstance(columns, Mapping) else ()
         given["budget"] = budget if isinstance(budget, Budget) else Budget(_whole("budget", budget, 0))
         given["deadline"] = duration(deadline, "deadline")
         given["policy"] = _policy(policy)
@@ -196,12 +203,10 @@ class Join:
             _refuse("columns", list(self.columns), 'names no remote column: write columns=["followers"]')
         if len({*self.columns, self.on}) <= len(self.columns):
             _refuse("columns", list(self.columns), "names a column twice, or the key: name each remote column once")
-        if self.table is None and self.changes is None and self.initial is None:
-            _refuse("table", None, "gives no remote rows: hand over a table, or changes= that are pushed")
-        if self.table is not None and not callable(getattr(self.table, "fetch", None)):
-            _refuse(
-                "table", type(self.table).__name__, "cannot be asked: give a value with key and fetch(ids, columns)"
-            )
+        unknown = {name: kind for name, kind in self.types if kind not in TYPES}
+        if unknown:
+            _refuse("columns", unknown, f"has an unknown type: write one of {', '.join(TYPES)}")
+        self._check_table()
         for field, least in (("spare", 0), ("reserve", 0), ("batch", 1), ("parallel", 1), ("retries", 0)):
             _whole(field, getattr(self, field), least)
         if self.replica_size is not None:
@@ -214,6 +219,14 @@ class Join:
             _refuse("deadline", self.deadline, 'leaves no time: write a length above zero, such as "1 second"')
         if self.each == "row" and self.aggregates:
             _refuse("each", self.each, 'cannot go with a value over the window, which is one a key: write each="key"')
+
+    def _check_table(self) -> None:
+        if self.table is None and self.changes is None and self.initial is None:
+            _refuse("table", None, "gives no remote rows: hand over a table, or changes= that are pushed")
+        if self.table is not None and not callable(getattr(self.table, "fetch", None)):
+            _refuse(
+                "table", type(self.table).__name__, "cannot be asked: give a value with key and fetch(ids, columns)"
+            )
 
 
 def _aggregate(name: str, text: object) -> Aggregate:

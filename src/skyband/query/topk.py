@@ -178,8 +178,8 @@ class TopK:
             return
         if not self.window.slide or (self.window.counts and self.window.slide == 1):
             _refuse("window", self.window, "would look up remote values after every row: write a slide")
-        if self.per:
-            _refuse("per", list(self.per), "cannot go with join=, whose budget is for one answer: run a query a group")
+        if self.per and self.window.counts:
+            _refuse("per", list(self.per), "makes groups that count rows, which no budget can share: write sb.Sliding")
         if self.emit != "answers":
             _refuse("emit", self.emit, 'cannot go with join=, whose scores change in place: write emit="answers"')
         if isinstance(self.by, Expression):
@@ -187,8 +187,12 @@ class TopK:
             if not used & {*join.columns, *join.aggregate_names}:
                 _refuse("by", self.by.text, f"uses no column of the join: name one of {', '.join(join.columns)}")
 
-    def joining(self, join: Join) -> TopK:
-        """The same query with another join."""
+    def check(self) -> None:
+        """Raise unless all fields go together, as at the start."""
+        self._check()
+
+    def joining(self, join: Join | None) -> TopK:
+        """The same query with another join, or with none."""
         other = object.__new__(TopK)
         for field in fields(self):
             object.__setattr__(other, field.name, join if field.name == "join" else getattr(self, field.name))

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from skyband.query import TopK
+    from skyband.query.join import Join
 
 
-def result_type(schema: StructType, query: TopK, *, early: bool, per: Sequence[str] | None = None) -> StructType:
-    """The columns of the answers, after checking that the query fits the source. `per` is that of a workload."""
+def result_type(
+    schema: StructType, query: TopK, *, early: bool, per: Sequence[str] | None = None, join: Join | None = None
+) -> StructType:
+    """The columns of the answers, after checking that the query fits. `per` is the workload's, as is `join`."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -42,9 +45,32 @@ def result_type(schema: StructType, query: TopK, *, early: bool, per: Sequence[s
     fields += [StructField(query.column("rank"), IntegerType()), StructField(query.column("score"), DoubleType())]
     own = [schema[name] for name in query.of] if query.of else [f for f in schema if f.name not in per]
     fields += [StructField(f.name, f.dataType) for f in own]
+    if join is not None:
+        fields += _joined(query, join)
     if early:
         fields.append(StructField(query.column("final"), BooleanType()))
     return StructType(fields)
+
+
+def _joined(query: TopK, join: Join) -> list[Any]:
+    """The columns that a join adds."""
+    from pyspark.sql import types
+
+    kinds = {
+        "double": types.DoubleType(),
+        "long": types.LongType(),
+        "string": types.StringType(),
+        "boolean": types.BooleanType(),
+        "timestamp": types.TimestampType(),
+        "date": types.DateType(),
+    }
+    known = dict(join.types)
+    counts = types.StructType([types.StructField(n, types.LongType()) for n in ("wanted", "made", "failed", "late")])
+    found: dict[str, Any] = {a.name: kinds["long" if a.function == "count" else "double"] for a in join.aggregates}
+    found |= {name: kinds[known[name]] for name in join.columns}
+    own = {"staleness": kinds["double"], "status": kinds["string"], "lookups": counts}
+    found |= {query.column(name): kind for name, kind in own.items()}
+    return [types.StructField(name, kind) for name, kind in found.items()]
 
 
 def source_schema(schema: StructType) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from skyband.flow.part import Part
     from skyband.flow.saved import Saved
     from skyband.spark.board import AllTimeBucket, BoardBucket
+    from skyband.spark.joined import JoinBucket
     from skyband.spark.share import Share, Shared, Single
     from skyband.spark.view import ViewBucket, Watched
 
-TOLD = "blob binary, rows long, without_score long, without_time long, late long, candidates long"
-"""What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
+COUNTED = ("rows", "without_score", "without_time", "late", "candidates")
+"""What a bucket counts at each trigger; a join counts its look-ups too."""
+
+
+def told_type(counted: Sequence[str]) -> str:
+    """What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
+    return ", ".join(["blob binary", *(f"{name} long" for name in counted)])
 
 
 class Bucket:
@@ -133,7 +139,7 @@ class Bucket:
         return bool(len(line.emitter.busy()))
 
 
-AnyBucket = Union[Bucket, "BoardBucket", "AllTimeBucket", "ViewBucket"]
+AnyBucket = Union[Bucket, "BoardBucket", "AllTimeBucket", "JoinBucket", "ViewBucket"]
 
 
 class Operator(StatefulProcessor):
@@ -146,9 +152,11 @@ class Operator(StatefulProcessor):
         identity: Mapping[int, dict[str, str]],
         *,
         early: bool,
+        counted: Sequence[str] = COUNTED,
     ) -> None:
         self.shares: dict[int, Any] = dict(shares)
         self.schema, self.identity, self.early = schema, dict(identity), early
+        self.counted = tuple(counted)
 
     def init(self, handle: Any) -> None:
         """Open the state."""
@@ -177,11 +185,11 @@ class Operator(StatefulProcessor):
         answers = bucket.take(packed or _NOTHING, watermark)
         self._store(bucket, old, self.identity[key])
         self._set_timer(bucket)
+        counts = {**bucket.counts, "candidates": bucket.kept}
         yield pd.DataFrame(
             {
                 "blob": [write(answers) if answers.num_rows else None],
-                **{name: [count] for name, count in bucket.counts.items()},
-                "candidates": [bucket.kept],
+                **{name: [counts.get(name, 0)] for name in self.counted},
             }
         )
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
+from skyband.join.shared import shared_join
 from skyband.query import Ever, TopK
 from skyband.spark.board import Board
+from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import ROCKSDB
 from skyband.spark.share import Share, Shared, Single, split
 from skyband.workload.family import per_of
@@ -67,8 +69,22 @@ def top_k(
     >>> step = sb.spark.top_k(query)  # then: trades.withWatermark("ts", "30 seconds").transform(step)
     """
     check_version()
-    single = isinstance(query, TopK)
     asked = [query] if isinstance(query, TopK) else list(_queries(query))
+    _check(asked, early=early)
+    for name, given in (("buckets", buckets), ("tasks", tasks)):
+        if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
+            msg = f"{name}={given!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
+            raise QueryError(msg)
+    shares = [_share(query, engine)] if isinstance(query, TopK) else _shares(asked, engine, tasks)
+
+    def transform(df: DataFrame) -> DataFrame:
+        return _transformed(df, asked, shares, buckets, early=early)
+
+    return transform
+
+
+def _check(asked: list[TopK], *, early: bool) -> None:
+    """Refuse what cannot run as one stream on Spark."""
     for one in asked:
         if callable(one.by) and one.version is None:
             msg = 'by is a function, whose code cannot be compared after a restart: name it, such as version="1"'
@@ -76,8 +92,8 @@ def top_k(
     if early and asked[0].emit != "answers":
         msg = f'early=True goes with emit="answers", not {asked[0].emit!r}: leave one of them out'
         raise QueryError(msg)
-    if any(one.join is not None for one in asked):
-        msg = "join= does not run on Spark yet: use sb.run or sb.stream"
+    if any(one.join is not None for one in asked) and any(one.join is None for one in asked):
+        msg = "queries with and without join= cannot share a stream on Spark: run a stream for each kind"
         raise QueryError(msg)
     if len(asked) > 1 and any(one.of for one in asked):
         msg = "of= ranks keys, which a workload cannot share: run a stream of its own for it"
@@ -85,24 +101,23 @@ def top_k(
     if early and isinstance(asked[0].window, Ever):
         msg = "early=True says nothing without a window: totals of all time are told at every trigger"
         raise QueryError(msg)
-    for name, given in (("buckets", buckets), ("tasks", tasks)):
-        if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
-            msg = f"{name}={given!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
-            raise QueryError(msg)
-    shares: list[Share]
-    if single:
-        alone = asked[0]
-        shares = [Board(alone) if alone.of else Single(alone, choose(alone, engine).engine)]
-    else:
-        workload = Workload(asked)
-        per = tuple(per_of(asked))
-        found = [part for family in workload.families(workload.chosen(engine)) for part in split(family, tasks)]
-        shares = [Shared(family, per, workload.chosen(engine)) for family in found]
 
-    def transform(df: DataFrame) -> DataFrame:
-        return _transformed(df, asked, shares, buckets, early=early)
 
-    return transform
+def _share(query: TopK, engine: str) -> Share:
+    """What answers one query."""
+    if query.join is not None:
+        return Joined.of(query)
+    return Board(query) if query.of else Single(query, choose(query, engine).engine)
+
+
+def _shares(asked: list[TopK], engine: str, tasks: int) -> list[Share]:
+    """What answers many queries."""
+    workload, per = Workload(asked), tuple(per_of(asked))
+    if asked[0].join is not None:
+        return [Joined.of(asked[0], dict(workload.items()), per)]
+    chosen = workload.chosen(engine)
+    found = [part for family in workload.families(chosen) for part in split(family, tasks)]
+    return [Shared(family, per, chosen) for family in found]
 
 
 def _queries(query: object) -> Iterable[TopK]:
@@ -142,43 +157,78 @@ def _transformed(
             _check_stream(df, query)
     if isinstance(shares[0], Shared):
         out = result_type(df.schema, first, early=early, per=shares[0].per)
+    if isinstance(shares[0], Joined):
+        joined = shares[0]
+        per = None if joined.others is None else joined.per
+        out = result_type(df.schema, joined.query, early=early, per=per, join=shared_join(joined.queries))
     rows = df
     if any(query.id is None and not query.of for query in asked):
         rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in df.schema if _hashable(f.dataType)]))
-    parts = [(buckets or 8) if share.query.per else 1 for share in shares]
+    parts = [_buckets(share, buckets) for share in shares]
     keys = bucket_keys(sum(parts))
     dealt = [keys[sum(parts[:at]) : sum(parts[: at + 1])] for at in range(len(parts))]
     packed = rows.mapInArrow(_packing(list(zip(shares, dealt, strict=True))), PACKED)
+    if first.join is not None and first.join.changes is not None:
+        packed = packed.unionAll(_changes(df, first, dealt[0]))
     by_key = {key: share for share, mine in zip(shares, dealt, strict=True) for key in mine}
     if not df.isStreaming:
         if first.emit == "changes" and first.time is not None:  # how far time has come decides what was deleted
             packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{first.time}`")).alias(_NEWEST))))
         return packed.groupBy("bucket").applyInArrow(_answering(by_key, schema, early=early), out)
-    from skyband.spark.maintain import TOLD, Operator
+    from skyband.spark.maintain import COUNTED, Operator
 
     identity = {
         key: fingerprint(share.query, len(mine), share.told())
         for share, mine in zip(shares, dealt, strict=True)
         for key in mine
     }
-    operator = Operator(by_key, schema, identity, early=early)
+    counted = (*COUNTED, *LOOKUPS) if isinstance(shares[0], Joined) else COUNTED
+    operator = Operator(by_key, schema, identity, early=early, counted=counted)
     name = None if len(asked) > 1 else first.name
-    return stateful(packed, operator, TOLD, "none" if first.window.counts else "eventTime", name, out)
+    return stateful(packed, operator, "none" if first.window.counts else "eventTime", name, out)
 
 
-def stateful(packed: DataFrame, operator: Operator, told: str, time: str, name: str | None, out: Any) -> DataFrame:
+def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None, out: Any) -> DataFrame:
     """Packed rows through the operator; its counts as the observed metric "skyband", its answers as rows."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     from skyband.spark.emit import decoded
+    from skyband.spark.maintain import told_type
 
     session = packed.sparkSession
     if session.conf.get(_PROVIDER, "") != ROCKSDB:
         session.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
+    told = told_type(operator.counted)
     said = packed.groupBy("bucket").transformWithStateInPandas(operator, told, "append", time)
-    counts = [column.split()[0] for column in told.split(", ")[1:]]
-    said = said.observe(f"skyband {name}" if name else "skyband", *(F.sum(count).alias(count) for count in counts))
+    counts = [F.sum(count).alias(count) for count in operator.counted]
+    said = said.observe(f"skyband {name}" if name else "skyband", *counts)
     return said.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
+
+
+def _buckets(share: Share, buckets: int | None) -> int:
+    """Into how many parts the groups are dealt. Those of a join stay together unless told otherwise: one budget."""
+    if not share.query.per or (isinstance(share, Joined) and share.others is not None):
+        return 1
+    return buckets or (1 if isinstance(share, Joined) else 8)
+
+
+def _changes(df: DataFrame, query: TopK, keys: list[int]) -> DataFrame:
+    """The pushed changes of a join, packed."""
+    from skyband.spark.prune import PACKED
+
+    assert query.join is not None
+    assert query.time is not None
+    changes, names = query.join.changes, [query.join.on, *query.join.columns]
+    for name in (*names, query.time):
+        if name not in changes.columns:
+            msg = f"changes has no column {name!r}: give {', '.join(names)} and the time {query.time!r}"
+            raise SchemaError(msg)
+    if changes.isStreaming != df.isStreaming:
+        msg = "changes and rows must both be streams, or both be batches: read them alike"
+        raise SchemaError(msg)
+    if df.isStreaming:
+        _check_stream(changes, query)
+    return changes.mapInArrow(pack_changes(keys, query.time, names), PACKED)
 
 
 def _check_stream(df: DataFrame, query: TopK) -> None:

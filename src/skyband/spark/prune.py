@@ -20,6 +20,7 @@ from skyband.flow.time import TimeType
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
+    from skyband.spark.joined import Joined
     from skyband.spark.share import Shared, Single
 
 PACKED = "bucket int, counts binary, blob binary"
@@ -34,7 +35,7 @@ _MOST = 100_000  # rows of one blob
 class Packer:
     """Takes the rows of one partition, keeps what may matter, and packs it."""
 
-    def __init__(self, share: Single | Shared, keys: list[int]) -> None:
+    def __init__(self, share: Single | Shared | Joined, keys: list[int]) -> None:
         self.share, query = share, share.query
         self.query = query
         self.clock = share.clock()

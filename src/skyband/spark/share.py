@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.flow.pipeline import Pipeline
 from skyband.flow.score import points, ranks_by
 from skyband.spark.board import Board
+from skyband.spark.joined import Joined
 from skyband.windows import Clock
 from skyband.workload.clock import SharedClock
 from skyband.workload.pipeline import FamilyPipeline
@@ -104,7 +105,7 @@ class Shared:
         return points(self.family.axes, rows) if self.family.points else ranks_by(self.query, rows)
 
 
-Share = Single | Shared | Board
+Share = Single | Shared | Board | Joined
 """Whatever a bucket can answer."""
 
 

@@ -74,7 +74,10 @@ def widened(saved: Saved, was: pa.Schema, now: pa.Schema) -> Saved:
                 table = table.append_column(field, pa.nulls(table.num_rows, field.type))
         return table.select([name for name in now.names if name in table.column_names])
 
-    return {name: wide(value) if name in ("rows", "waiting") else value for name, value in saved.items()}
+    def rows(name: str) -> bool:
+        return name in ("rows", "waiting") or (name.startswith("board/") and name.endswith("/rows"))
+
+    return {name: wide(value) if rows(name) else value for name, value in saved.items()}
 
 
 def dump(saved: Saved, header: Mapping[str, Any]) -> bytes:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 SCORE = "__skyband_score"
 _COUNTED = ("rows", "without_score", "without_time", "late", "stale", "refills", "failed_refills", "incomplete")
-TOLD = ", ".join(["blob binary", *(f"{name} long" for name in _COUNTED), "candidates long"])
 
 
 def view(  # noqa: PLR0913 - the door
@@ -280,8 +279,14 @@ def _transformed(df: DataFrame, share: Watched) -> DataFrame:
         return packed.groupBy("bucket").applyInArrow(_answering(share, kept), out)
     from skyband.spark.maintain import Operator
 
-    operator = Operator(dict.fromkeys(bucket, share), kept, dict.fromkeys(bucket, share.told()), early=False)
-    return stateful(packed, operator, TOLD, "none", None, out)
+    operator = Operator(
+        dict.fromkeys(bucket, share),
+        kept,
+        dict.fromkeys(bucket, share.told()),
+        early=False,
+        counted=(*_COUNTED, "candidates"),
+    )
+    return stateful(packed, operator, "none", None, out)
 
 
 def _packing(share: Watched, keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -12,6 +12,7 @@ from urllib.parse import urljoin
 import pyarrow as pa
 
 from skyband.errors import TableError
+from skyband.tables._filled import filled
 from skyband.tables._need import need
 
 _BUSY = (429, 503)
@@ -31,7 +32,8 @@ class Http:
     items, next
         Where the rows and the address of the next page are, if the answer is an object.
     headers
-        Sent with every call, such as a token.
+        Sent with every call, such as {"Authorization": "Bearer ${TOKEN}"}: `${NAME}`, here and in the address, is
+        filled from the environment where the call is made.
 
     A page that cannot be read, or a connection that breaks, raises a `TableError` that carries the rows of the pages
     before it; 429 and 503 carry the seconds of Retry-After.
@@ -62,12 +64,12 @@ class Http:
         """The rows of those ids, page by page."""
         httpx = need("httpx", "remote")
         if self._client is None:
-            self._client = httpx.Client(headers=self._headers)
+            self._client = httpx.Client(headers={name: filled(value) for name, value in self._headers.items()})
             weakref.finalize(self, self._client.close)
         until = None if timeout is None else time.monotonic() + timeout
         names = [self.key, *columns]
         rows: list[dict[str, Any]] = []
-        url: str | None = self._url
+        url: str | None = filled(self._url)
         query: dict[str, str] | None = {self._ids: ",".join(map(str, ids))}
         try:
             while url is not None:
@@ -85,6 +87,10 @@ class Http:
         except (httpx.HTTPError, ValueError, RuntimeError) as error:
             msg = f"{self._url} failed: {type(error).__name__} {error}".strip()
             raise TableError(msg, rows=table_of(rows, names) if rows else None) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels: where to ask, and no connection."""
+        return {**self.__dict__, "_client": None}
 
     def _check(self, found: Any) -> None:
         if found.status_code >= 400:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
+from skyband.tables._filled import filled
 from skyband.tables._need import need
 from skyband.tables.http import table_of
 
@@ -20,7 +21,7 @@ class Redis:
     Parameters
     ----------
     url
-        Such as redis://localhost:6379/0.
+        Such as redis://:${PASSWORD}@localhost:6379/0: `${NAME}` is filled from the environment where the call is made.
     key
         What the key column is called.
     name
@@ -47,7 +48,7 @@ class Redis:
         redis = need("redis", "remote")
         if self._client is None:
             wait = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-            self._client = redis.Redis.from_url(self._url, decode_responses=True, **wait)
+            self._client = redis.Redis.from_url(filled(self._url), decode_responses=True, **wait)
             weakref.finalize(self, self._client.close)
         try:
             pipe = self._client.pipeline(transaction=False)
@@ -63,6 +64,10 @@ class Redis:
             msg = f"{self._url} failed: {type(error).__name__} {error}".strip()
             raise TableError(msg) from error
         return table_of(rows, [self.key, *columns])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels: where to ask, and no connection."""
+        return {**self.__dict__, "_client": None}
 
     def _read(self, name: str, value: str | None) -> Any:
         return None if value is None else self._types.get(name, float)(value)

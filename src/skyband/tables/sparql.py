@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
+from skyband.tables._filled import filled
 from skyband.tables._need import need
 from skyband.tables.http import _BUSY, _seconds, table_of
 
@@ -29,7 +30,7 @@ class Sparql:
     Parameters
     ----------
     url
-        The endpoint.
+        The endpoint; `${NAME}` in it is filled from the environment where the call is made.
     key
         What the key column is called.
     properties
@@ -84,7 +85,7 @@ class Sparql:
         headers = {"Accept": "application/sparql-results+json", "Content-Type": "application/sparql-query"}
         try:
             text = self.text(ids, columns)
-            found = self._client.post(self._url, content=text.encode(), headers=headers, timeout=timeout)
+            found = self._client.post(filled(self._url), content=text.encode(), headers=headers, timeout=timeout)
             if found.status_code >= 400:
                 wait = _seconds(found.headers.get("retry-after")) if found.status_code in _BUSY else None
                 msg = f"{self._url} answered {found.status_code}: {found.text[:200]}"
@@ -100,6 +101,10 @@ class Sparql:
             if row:  # with optional, a subject that has none of them is not there
                 rows.append({self.key: asked[solution["subject"]["value"]], **row})
         return table_of(rows, [self.key, *columns])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels: where to ask, and no connection."""
+        return {**self.__dict__, "_client": None}
 
     def _iri(self, id: object) -> str:
         return _checked(self._subject.format(id))

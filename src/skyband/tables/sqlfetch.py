@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
+from skyband.tables._filled import filled
 from skyband.tables._need import need
 from skyband.tables.http import table_of
 
@@ -19,7 +20,8 @@ class SqlFetch:
     Parameters
     ----------
     url
-        What SQLAlchemy takes: "sqlite:///users.db", "postgresql+psycopg://...", or an engine.
+        What SQLAlchemy takes: "sqlite:///users.db", "postgresql+psycopg://me:${PASSWORD}@host/db" (`${NAME}` is
+        filled from the environment where the call is made), or an engine, which cannot travel to Spark's executors.
     table
         Its name.
     key
@@ -51,7 +53,7 @@ class SqlFetch:
         query = sa.select(*(table.c[n] for n in names)).where(table.c[self.key].in_(list(ids)))
         try:
             if self._engine is None:
-                self._engine = sa.create_engine(self._url) if isinstance(self._url, str) else self._url
+                self._engine = sa.create_engine(filled(self._url)) if isinstance(self._url, str) else self._url
             with self._engine.connect() as connection:
                 if timeout is not None and connection.dialect.name == "postgresql":
                     wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))
@@ -61,3 +63,10 @@ class SqlFetch:
             msg = f"table {self._name!r} failed: {str(error).splitlines()[0]}"
             raise TableError(msg) from error
         return table_of(rows, names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels: where to ask, and no connection."""
+        if not isinstance(self._url, str):
+            msg = f"table {self._name!r} has an open engine, which cannot travel: give the address as a text"
+            raise TableError(msg)
+        return {**self.__dict__, "_engine": None}

@@ -90,6 +90,7 @@ class Workload(Mapping[str, TopK]):
         }
         self._next = len(given)
         self._running: WeakSet[WorkloadPipeline] = WeakSet()
+        self._settled = False  # it runs with joins, whose queries neither come nor go
 
     def __getitem__(self, name: str) -> TopK:
         return self._member(name)[1]
@@ -112,6 +113,7 @@ class Workload(Mapping[str, TopK]):
         if not isinstance(query, TopK):
             msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
             raise QueryError(msg)
+        self._changing()
         name = query.name or f"q{self._next}"
         if name in self._members:
             msg = f"name={name!r} stands for a query already: remove it first, or choose another name"
@@ -129,6 +131,7 @@ class Workload(Mapping[str, TopK]):
 
     def remove(self, name: str) -> None:
         """End a query: its windows that are open now are not answered, and what only it needed is let go."""
+        self._changing()
         number, query, _ = self._member(name)
         del self._members[name]
         for pipeline in list(self._running):
@@ -148,6 +151,7 @@ class Workload(Mapping[str, TopK]):
         active: tuple[Moment, Moment] | None = None,
     ) -> Admission:
         """Change a query that runs. The old one answers until the first window of the new one is exact."""
+        self._changing()
         number, query, active_now = self._member(name)
         new = replace(query, k=query.k if k is None else k, window=query.window if window is None else window)
         if new.window.counts != query.window.counts:
@@ -209,16 +213,29 @@ class Workload(Mapping[str, TopK]):
             found.append(family.with_members(members))
         return found
 
-    def open(self, schema: pa.Schema, engine: str, **more: Any) -> WorkloadPipeline:
+    def only(self, names: Sequence[str]) -> Workload:
+        """Some of the queries, under the same names."""
+        return Workload(replace(self[name], name=name) for name in names)
+
+    def settle(self) -> None:
+        """From now on no query may come or go: there are joins, which share a replica from the start."""
+        self._settled = True
+
+    def open(self, schema: pa.Schema, engine: str, per: Sequence[str] | None = None, **more: Any) -> WorkloadPipeline:
         """A pipeline that answers all queries, and follows as they come and go."""
         from skyband.workload.pipeline import WorkloadPipeline
 
-        per = per_of(query for _, query, _ in self._members.values())
+        per = per_of(query for _, query, _ in self._members.values()) if per is None else per
         pipeline = WorkloadPipeline(self.families(engine), schema, engine, per, **more)
         self._running.add(pipeline)
         return pipeline
 
     # ------------------------------------------------------------ the rest
+
+    def _changing(self) -> None:
+        if self._settled:
+            msg = "this workload runs with joins, whose queries are fixed: start it anew with other queries"
+            raise QueryError(msg)
 
     def _member(self, name: str) -> tuple[int, TopK, tuple[int, int]]:
         if name not in self._members:

@@ -1,0 +1,153 @@
+"""Joins in the operator without a JVM: saved and loaded between every two batches, against sb.run."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from test_buckets import LATE, streamed
+from test_top_k import SECOND, closed, cut, plain
+
+import skyband as sb
+from skyband.spark.joined import Joined
+from skyband.tables.http import Http
+from skyband.tables.memory import History
+from skyband.tables.sqlfetch import SqlFetch
+from skyband.workload.family import per_of
+
+START = 1_700_000_000
+USERS = 12
+
+
+def clicks(n=300, seed=3, disorder=60):
+    rng = np.random.default_rng(seed)
+    at = np.sort(rng.integers(0, 600, n)) + rng.integers(-disorder, 1, n)
+    return pa.table(
+        {
+            "ts": pa.array((at + START) * SECOND, pa.timestamp("us", "UTC")),
+            "id": pa.array(rng.permutation(n)),
+            "user": pa.array([f"u{u}" for u in rng.integers(0, USERS, n)], mask=rng.random(n) < 0.05),
+            "x": pa.array(np.round(rng.random(n) * 5, 1)),
+            "city": pa.array([f"c{u}" for u in rng.integers(0, 2, n)]),
+        }
+    )
+
+
+def remote(seed=1):
+    """Followers that change about once a minute."""
+    rng = np.random.default_rng(seed)
+    user, at = (grid.ravel() for grid in np.meshgrid(np.arange(USERS), START - 60 + 60 * np.arange(13)))
+    rows = {"user": [f"u{u}" for u in user], "at": at, "followers": np.round(rng.random(len(user)) * 9, 1)}
+    return History(rows, key="user", time="at", unit="s")
+
+
+def asked(table, window=None, **change):
+    names = ("k", "per", "by", "name", "emit")
+    mine = {name: change.pop(name) for name in names if name in change}
+    join = sb.Join(
+        table, **{"on": "user", "columns": {"followers": "double"}, "budget": 3, "deadline": "1 minute"} | change
+    )
+    window = window or sb.Sliding("2 minutes", "30 seconds")
+    return sb.TopK(**{"k": 3, "by": "x + followers", "window": window, "time": "ts", "id": "id", "join": join, **mine})
+
+
+JOINS = {
+    "a value a row": {"policy": "border", "spare": 2},
+    "our own policy": {"policy": "likely", "spare": 2, "budget": sb.Budget(2, save=4)},
+    "a value over the window": {"by": "clicks + followers", "clicks": "count(*)", "policy": "top"},
+    "every row": {"each": "row", "policy": "top"},
+    "groups": {"per": ["city"], "policy": "top", "spare": 3},
+    "a small replica": {"policy": "top", "replica_size": 5},
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_one_query(name):
+    query = asked(remote(), **JOINS[name])
+    batches = cut(clicks(), 5, seed=1)
+    got, counts = streamed(Joined.of(query), batches)
+    want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
+    want = closed(want, batches, LATE, query)
+    assert got.column_names == want.column_names
+    assert plain(got) == plain(want)
+    assert got.num_rows > 30
+    assert (counts["rows"], counts["late"]) == (told.rows, told.late)
+    first = want.filter(pa.compute.equal(want["rank"], 1)).to_pylist()
+    if not query.per:
+        assert counts["made"] == sum(row["lookups"]["made"] for row in first) > 0
+
+
+def test_a_workload_shares_one_replica_and_one_budget():
+    table = remote()
+    queries = [
+        asked(table, policy="top"),
+        asked(table, sb.Sliding("100 seconds", "20 seconds"), policy="border", k=2, name="short"),
+        asked(table, per=["city"], policy="top", k=1),
+        asked(table, by="clicks + followers", clicks="count(*)", policy="top", k=1),
+    ]
+    batches = cut(clicks(), 4, seed=1)
+    share = Joined.of(queries[0], dict(sb.Workload(queries).items()), tuple(per_of(queries)))
+    got, counts = streamed(share, batches)
+    want, told = sb.run(queries, iter(batches), late=f"{LATE} seconds", stats=True)
+    want = closed(want, batches, LATE, queries[0])
+    assert got.column_names == want.column_names
+    assert plain(got) == plain(want)
+    assert 0 < counts["made"] <= told.made
+    moments = {(row["window_end"], row["lookups"]["made"]) for row in want.to_pylist()}
+    assert all(made <= 3 for _, made in moments)
+    assert len(moments) == len({end for end, _ in moments}), "one round of look-ups for all windows that end together"
+
+
+def test_a_state_of_another_join_is_refused():
+    from skyband.spark.state import check, fingerprint
+
+    share = Joined.of(asked(remote()))
+    said = fingerprint(share.query, 1, share.told())
+    other = Joined.of(asked(remote(), spare=4))
+    with pytest.raises(sb.SnapshotError, match="join was"):
+        check({"query": said}, fingerprint(other.query, 1, other.told()))
+    cheaper = Joined.of(asked(remote(), budget=1, policy="top", deadline="1 second"))
+    check({"query": said}, fingerprint(cheaper.query, 1, cheaper.told()))
+
+
+def test_keys_that_no_one_needs_leave_the_state():
+    table = History({"user": ["u0"], "at": [0], "followers": [1.0]}, key="user", time="at", unit="s")
+    query = asked(
+        table, sb.Tumbling("30 seconds"), budget=1, policy="top", by="x + coalesce(followers, 0)", initial=None
+    )
+    n = 400
+    rows = pa.table(
+        {
+            "ts": pa.array((START + np.arange(n)) * SECOND, pa.timestamp("us", "UTC")),
+            "id": pa.array(np.arange(n)),
+            "user": pa.array([f"v{i}" for i in range(n)]),
+            "x": pa.array(np.ones(n)),
+            "city": pa.array(["c"] * n),
+        }
+    )
+    share, state = Joined.of(query), None
+    for at in range(0, n, 50):
+        bucket = share.bucket(rows.schema, "topkn", early=False)
+        if state is not None:
+            bucket.load(state)
+        packer = share.packer([0])
+        packer.add(rows.slice(at, 50))
+        packed = {"counts": [], "blob": []}
+        for found in packer.packed():
+            for name, column in packed.items():
+                column.extend(found.to_pydict()[name])
+        bucket.take(packed, (START + at + 49) * SECOND)
+        state = bucket.save()
+    assert state["keys"].num_rows < 120, "of 400 keys, those of open windows and those that were read"
+
+
+def test_what_travels_is_an_address_and_no_secret(monkeypatch):
+    monkeypatch.setenv("SKYBAND_TOKEN", "hush-hush")
+    table = Http("http://localhost/users", key="user", headers={"Authorization": "Bearer ${SKYBAND_TOKEN}"})
+    table._client = object()
+    sent = pickle.dumps(Joined.of(asked(table)))
+    assert b"hush" not in sent
+    assert pickle.loads(sent).query.join.table._client is None  # noqa: S301 - what we have just written
+    engine = pytest.importorskip("sqlalchemy").create_engine("sqlite://")
+    with pytest.raises(sb.QueryError, match=r"SqlFetch cannot travel to Spark's executors .* open engine"):
+        Joined.of(asked(SqlFetch(engine, "users", key="user")))
