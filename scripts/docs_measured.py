@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from skyband.bench import peers, plan
@@ -16,17 +16,21 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "docs" / "choosing.md", ROOT / "docs" / "peers.md")
 PICTURE = ROOT / "docs" / "img" / "peers.svg"
 Results = dict[tuple[str, str], dict[str, float]]
+Write = Callable[[dict[str, float] | None], str]
 
 MIDDLE = "k=1000 win=1000000 slide=100000"
 SLIDE = ("sweep", "mintopk", "pretopk", "recompute")
 ARRIVAL = ("sweep", "strict", "relaxed", "sapf", "rapf", "probabilistic", "hybrid")
+POINTS = ("ours", "ours, even grid", "ours, no grid", "cpm", "snn", "sasf, grid", "rapf, grid", "rapf2, grid")
+POINTS += ("probabilistic, grid (not exact)", "rapf")
+FIGURE_11 = ("ours", "cpm", "snn", "rapf, grid")
 
 
 def results(suite: str) -> Results:
     """The lines of a suite, by case and engine."""
     text = (ROOT / "benchmarks" / "results" / f"{suite}.jsonl").read_text(encoding="utf-8")
     lines = map(json.loads, text.splitlines())
-    return {(line["case"], line["engine"]): line for line in lines}
+    return {(line["case"], line.get("engine") or line["way"]): line for line in lines}
 
 
 def speed(line: dict[str, float] | None) -> str:
@@ -37,16 +41,25 @@ def speed(line: dict[str, float] | None) -> str:
     return f"{millions:.0f}" if millions >= 10 else f"{millions:.1f}"
 
 
+def thousands(line: dict[str, float] | None) -> str:
+    """Thousands of rows a second, with two digits that mean something."""
+    return "" if line is None else f"{float(format(line['rows_per_s'] / 1e3, '.2g')):,g}"
+
+
+def listed(line: dict[str, float] | None) -> str:
+    """Objects on a query's list, and objects kept divided by the queries."""
+    return "" if line is None else f"{line['references']:.0f}, {line['objects']:.0f}"
+
+
 def kept(line: dict[str, float] | None) -> str:
     """The most rows that were kept at once."""
     return "" if line is None else f"{line['candidates_peak']:,}"
 
 
 def table(
-    head: str, engines: Sequence[str], rows: Sequence[tuple[str, str]], found: Results, *, rows_kept: bool
+    head: str, engines: Sequence[str], rows: Sequence[tuple[str, str]], found: Results, write: Write = speed
 ) -> str:
     """One line a case, one column an engine."""
-    write = kept if rows_kept else speed
     lines = [
         f"| {head} | " + " | ".join(f"`{engine}`" for engine in engines) + " |",
         "| --- |" + " ---: |" * len(engines),
@@ -59,7 +72,7 @@ def table(
 
 def tables() -> dict[str, str]:
     """All tables of the page, by the name of their place."""
-    slide, arrival = results("slide"), results("arrival")
+    slide, arrival, knn = results("slide"), results("arrival"), results("knn")
     streams = [(name, f"{MIDDLE} {name}") for name in ("lognormal", "trades", "walk", "increasing", "decreasing")]
     ks = [(f"k {k:,}", f"k={k} win=1000000 slide=100000 lognormal") for k in (10, 100, 1000, 10_000)]
     slides = [(f"slide {s:,}", f"k=1000 win=1000000 slide={s} lognormal") for s in (100, 1000, 10_000, 100_000)]
@@ -69,12 +82,27 @@ def tables() -> dict[str, str]:
         + [(9, stream) for stream in ("sensorscope", "walk", "increasing", "decreasing")]
     ]
     two = ("sweep", "mintopk")
+    usual = "queries=400 n=40000"
+    points = [(f"{name}, k 9", f"{name} k=9 {usual} d=2") for name in ("uniform", "clustered", "shuffled", "real")]
+    points.insert(1, ("uniform, k 81", f"uniform k=81 {usual} d=2"))
+    one_by_one = [
+        ("2 slices, d 6", f"{usual} d=6 slices=2"),
+        ("5 slices", f"{usual} d=4 slices=5"),
+        ("1,600 queries", "queries=1600 n=40000 d=4"),
+        ("n 10,000", "queries=400 n=10000 d=4"),
+        ("b 8,000", f"{usual} d=4 b=8000"),
+        ("gamma 1", f"{usual} d=4 gamma=1.0"),
+    ]
+    around = [(name, f"uniform k=9 {case}") for name, case in one_by_one]
     return {
-        "slide": table("stream", SLIDE, streams, slide, rows_kept=False),
-        "slide-kept": table("stream", SLIDE, streams, slide, rows_kept=True),
-        "settings": table("setting", two, ks + slides, slide, rows_kept=False),
-        "arrival": table("stream", ARRIVAL, each, arrival, rows_kept=False),
-        "arrival-kept": table("stream", ARRIVAL, each, arrival, rows_kept=True),
+        "slide": table("stream", SLIDE, streams, slide),
+        "slide-kept": table("stream", SLIDE, streams, slide, kept),
+        "settings": table("setting", two, ks + slides, slide),
+        "arrival": table("stream", ARRIVAL, each, arrival),
+        "arrival-kept": table("stream", ARRIVAL, each, arrival, kept),
+        "points": table("points", POINTS, points, knn, thousands),
+        "points-kept": table("points", POINTS, points, knn, listed),
+        "points-varied": table("d 4 but for", FIGURE_11, around, knn, thousands),
         "plan-regret": regret_table(),
         "plan-behind": behind_table(),
         "peers-growth": growth_table(),

@@ -53,9 +53,38 @@ def test_the_suite_has_the_settings_of_the_paper():
         knn.cases(quick=True, ways=["ourz"])
 
 
+def test_figure_11_varies_one_thing_after_the_other():
+    full = knn.cases(quick=False)
+    usual = Case(way="rapf, grid", d=4)
+    values = {field: {getattr(case, field) for case in full if case.way == usual.way} for field in Case._fields}
+    assert values["d"] == {2, 4, 6, 8, 10}
+    assert values["slices"] >= {2, 10, 12, None}
+    assert values["queries"] == {100, 200, 400, 800, 1600}
+    assert values["buffer"] == {500, 1_000, 2_000, 4_000, 8_000, 16_000}
+    assert values["gamma"] == {0.05, 0.1, 0.2, 0.5, 1.0, 2.0}
+    assert values["n"] == {10_000, 20_000, 40_000, 80_000, 160_000}
+    for case in full:
+        if case.way == usual.way and case.d == 4 and case.points == "uniform":
+            assert sum(a != b for a, b in zip(case, usual, strict=True)) <= 1
+    assert {case.points for case in full if case.way == "rapf2, grid"} == set(points.POINTS)
+
+
+def test_rapf2_has_half_the_window_as_its_buffer():
+    stream = points.uniform(3_000, 2)
+    small, half = (
+        knn.measure(Case(way=way, queries=3, n=1_000, buffer=50), stream) for way in ("rapf, grid", "rapf2, grid")
+    )
+    assert small.reports == half.reports
+    assert half.objects - small.objects > 100, "objects in the buffer count"
+
+
 def test_lines_come_from_the_command(monkeypatch):
     some = [Case(queries=3, n=200, way=way) for way in ("ours", "sweep")]
     monkeypatch.setattr(knn, "cases", lambda **_: some)
     lines = CliRunner().invoke(app, ["bench", "knn", "--quick", "--json", "--rows", "500"]).stdout.splitlines()
     assert [json.loads(line)["way"] for line in lines] == ["ours", "sweep"]
     assert "uniform k=9 queries=3 n=200 d=2" in CliRunner().invoke(app, ["bench", "knn", "--rows", "500"]).stdout
+    monkeypatch.setattr(knn, "QUICK", 500)
+    told = CliRunner().invoke(app, ["bench", "arrival", "--part", "many", "--quick", "--json"]).stdout.splitlines()
+    assert [json.loads(line)["way"] for line in told] == ["ours", "sweep"]
+    assert CliRunner().invoke(app, ["bench", "arrival", "--part", "man"]).exit_code != 0

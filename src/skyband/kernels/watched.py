@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare
-from skyband.kernels.grid import cost_of, finite, slice_of
+from skyband.kernels._jit import bare, inlined
+from skyband.kernels.grid import cost_of, finite
 from skyband.kernels.ranked import (
     BAR,
     END,
@@ -25,9 +25,30 @@ from skyband.kernels.ranked import (
     entry,
     expire,
 )
+from skyband.kernels.watching import (
+    BUDGET,
+    DONE,
+    FIRST,
+    LISTS,
+    MISSES,
+    MOVED,
+    NEXT,
+    OUT,
+    OWN,
+    ROW,
+    SEEN,
+    SHOWN,
+    WIDES,
+    complete,
+    in_order,
+    next_step,
+    noted,
+    outside,
+    placed,
+    widened,
+)
 
-# What the loop leaves in `state` between two calls.
-ROW, SEEN, DONE, FIRST, NEXT, WIDES, MISSES, BUDGET, MOVED, LISTS, OUT, NEED, LONGEST, SHOWN, INDEXED, STATE = range(16)
+NEED, LONGEST = OWN, OWN + 1  # room that a list must have, and the longest one
 FINISHED, PAGE, ROOM, BUFFER, INDEX = range(5)  # why it came back
 _LOOK, _LEFT = 1, 2
 
@@ -74,6 +95,19 @@ def _expire(cutoff, score, time, id, mark, num, real):
     return expire(cutoff, score, time, id, mark, num, real)
 
 
+@inlined
+def floor(q, filtered, b_real, f_score, f_num, f_real):
+    """What an object must score at least to matter to a query."""
+    low = b_real[q, BAR]
+    if filtered:
+        low = -np.inf
+        if f_num[q, END] - f_num[q, HEAD] >= f_num[q, K]:
+            low = f_score[q, f_num[q, HEAD] + f_num[q, K] - 1]
+            if f_num[q, KIND] == PROBABILISTIC:
+                low = min(low, f_real[q, BAR])
+    return low
+
+
 @bare
 def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, touched, page, state):
     """Take the rows from `state[ROW]` on, one step each; tell each object once. Why it stopped: see above."""
@@ -87,10 +121,10 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
     f_score, f_time, f_id, f_mark, f_heap, f_num, f_real = screen
     bar, reach, lowest, due, mark = marks
     steps, ends, out_query, first_of, out_id, out_score, out_rank = page
-    queries, d, slices = len(bar), edge.shape[0], edge.shape[1] - 1
+    queries = len(bar)
     filtered = span > 0
     fills = filtered and f_num[0, KIND] != PROBABILISTIC
-    mask, rows_end = len(u_time) - 1, len(time)
+    mask = len(u_time) - 1
     row, done, first, upcoming = state[ROW], state[DONE], state[FIRST], state[NEXT]
     listed, written, wides, longest = state[LISTS], state[OUT], state[WIDES], state[LONGEST]
     worst, soonest = 0, FAR
@@ -100,14 +134,10 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
     why = FINISHED
     while True:
         # the next step, and room for it
-        now = time[row] if row < rows_end else upto
-        if counts:
-            now = done
-            if now >= upto:
-                break
-        elif row == rows_end:
+        now, over = next_step(row, done, time, upto, counts)
+        if over:
             break
-        comes = row < rows_end and time[row] == now
+        comes = row < len(time) and time[row] == now
         leave = first
         if filtered:
             while leave < upcoming and u_time[leave & mask] <= now - span:
@@ -121,17 +151,9 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
             why = BUFFER
         elif state[MISSES] > state[BUDGET] and state[MOVED] > 0:
             why = INDEX
-        there = comes
-        if comes:
-            for j in range(d):
-                x = point[row, j]
-                there = there and not np.isnan(x)
-                if x < edge[j, 0]:
-                    edge[j, 0] = x - (edge[j, slices] - x)
-                    why = INDEX
-                elif x > edge[j, slices]:
-                    edge[j, slices] = x + (x - edge[j, 0])
-                    why = INDEX
+        if comes and outside(row, point, edge):
+            why = INDEX
+        there = comes and complete(row, point)
         if why != FINISHED:
             break
         looks = 0
@@ -147,17 +169,8 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
                     looks += 1
                     mark[q] = _LEFT if gone > 0 else _LOOK
                     # at once: who leaves the buffer must meet the queries that have to look further now
-                    low = b_real[q, BAR]
-                    if filtered:
-                        low = -np.inf
-                        if f_num[q, END] - f_num[q, HEAD] >= f_num[q, K]:
-                            low = f_score[q, f_num[q, HEAD] + f_num[q, K] - 1]
-                            if f_num[q, KIND] == PROBABILISTIC:
-                                low = min(low, f_real[q, BAR])
-                    if low < reach[q] and not is_wide[q]:
-                        is_wide[q] = True
-                        wide[wides] = q
-                        wides += 1
+                    low = floor(q, filtered, b_real, f_score, f_num, f_real)
+                    wides = widened(q, low, wides, reach, wide, is_wide)
                     bar[q] = low
                 else:
                     soonest = min(soonest, due[q])
@@ -169,9 +182,7 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
             slot = number & mask if not last else upcoming & mask
             cell = 0
             if last:
-                for j in range(d - 1, -1, -1):
-                    u_point[slot, j] = point[row, j]
-                    cell = cell * slices + slice_of(point[row, j], j, edge, guess, scale)
+                cell = placed(row, point, slot, u_point, edge, guess, scale)
                 u_time[slot], u_id[slot], u_cell[slot] = now, id[row], cell
                 for w in range(u_inside.shape[1]):
                     u_inside[slot, w] = 0
@@ -230,39 +241,18 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
             row += 1
         done = now + 1
         # bars, times and what is told, in order of the queries
-        if looks > 32:
-            looks = 0
-            for q in range(queries):
-                if mark[q]:
-                    touched[looks] = q
-                    looks += 1
-        for i in range(1, looks):
-            q = touched[i]
-            j = i
-            while j > 0 and touched[j - 1] > q:
-                touched[j] = touched[j - 1]
-                j -= 1
-            touched[j] = q
+        looks = in_order(looks, touched, mark)
         for t in range(looks):
             q = touched[t]
-            low = b_real[q, BAR]
+            low = floor(q, filtered, b_real, f_score, f_num, f_real)
             when = b_num[q, OLDEST] + size if b_num[q, OLDEST] < FAR else FAR
-            if filtered:
-                low = -np.inf
-                if f_num[q, END] - f_num[q, HEAD] >= f_num[q, K]:
-                    low = f_score[q, f_num[q, HEAD] + f_num[q, K] - 1]
-                    if f_num[q, KIND] == PROBABILISTIC:
-                        low = min(low, f_real[q, BAR])
-                if f_num[q, OLDEST] < FAR:
-                    when = min(when, f_num[q, OLDEST] + span)
+            if filtered and f_num[q, OLDEST] < FAR:
+                when = min(when, f_num[q, OLDEST] + span)
             state[MOVED] += low != bar[q]
             bar[q], due[q] = low, when
             lowest[q] = min(lowest[q], low)
             soonest = min(soonest, when)
-            if low < reach[q] and not is_wide[q]:
-                is_wide[q] = True
-                wide[wides] = q
-                wides += 1
+            wides = widened(q, low, wides, reach, wide, is_wide)
             changed = mark[q] == _LEFT
             mark[q] = 0
             if not changed:
@@ -276,12 +266,10 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
                     out_rank[written + got] = i + 1
                     got += 1
             if got > 0:
-                steps[listed] = now + 1 if counts else state[SEEN] + row
-                ends[listed] = now + 1
-                out_query[listed] = q
                 written += got
+                step = now + 1 if counts else state[SEEN] + row
+                noted(listed, written, step, now + 1, q, steps, ends, out_query, first_of)
                 listed += 1
-                first_of[listed] = written
     state[ROW], state[DONE], state[FIRST], state[NEXT] = row, done, first, upcoming
     state[LISTS], state[OUT], state[WIDES], state[LONGEST] = listed, written, wides, longest
     return why

@@ -49,4 +49,4 @@ def together(parts: Sequence[Answers]) -> Answers:
     sizes = np.concatenate([none.first, *(np.diff(p.first) for p in parts)])
     columns[3] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     ranks = [p.rank for p in parts if p.rank is not None]
-    return ordered(Answers(*columns, np.concatenate(ranks) if ranks else None))
+    return ordered(Answers(*columns)._replace(rank=np.concatenate(ranks) if ranks else None))

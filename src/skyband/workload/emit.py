@@ -27,7 +27,7 @@ class SharedEmitter(Emitter):
     def lines(self, answers: Any, groups: int, watermark: int) -> Lines:
         """What of `answers` goes out."""
         if self._emit != "changes":
-            lines = super().lines(Ranked(*answers[:6], answers.rank), groups, watermark)
+            lines = super().lines(Ranked(*answers[:6])._replace(rank=answers.rank), groups, watermark)
             lines.query = np.repeat(answers.query, np.diff(answers.first))
             whole = answers.rank is None  # else each row is there but once
             return self._first_seen(lines) if self._emit == "arrivals" and whole else lines

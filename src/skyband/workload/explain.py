@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from skyband.engines.registry import ENGINES
+from skyband.query import Weighted
 from skyband.query.duration import spoken
 from skyband.workload.registry import GRIDS, WORKLOADS
 
@@ -29,7 +30,7 @@ def _lines(families: Sequence[Family], engine: str, *, fixed: bool) -> Iterator[
         yield f"keeps: {traits.memory}"
     for number, family in enumerate(families, 1):
         query, names = family.query, [member.name for member in family.members]
-        by = f"the same {query.by.kind} of {', '.join(family.axes)}" if family.points else _said(query.by)
+        by = _said(query.by) if not family.points else _kind(family)
         per = f" per {', '.join(query.per)}" if query.per else ""
         most = f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
         yield f"family {number}: by {by}{per}: {most}"
@@ -57,6 +58,11 @@ def _gridded(family: Family, engine: str) -> Iterator[str]:
     yield "  a row meets the queries that watch its cell; one that comes while the stream runs is exact at once"
     if query.emit == "answers":
         yield '  heavy: up to k rows a query for every row, where "changes" or "arrivals" say less'
+
+
+def _kind(family: Family) -> str:
+    kind = "weighted sum" if isinstance(family.query.by, Weighted) else f"{family.query.by.metric} distance"  # type: ignore[union-attr]
+    return f"a {kind} of {', '.join(family.axes)}, each its own"
 
 
 def _said(by: object) -> str:

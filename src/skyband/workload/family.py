@@ -230,7 +230,7 @@ def per_of(queries: Iterable[TopK]) -> list[str]:
 def _score(told: Mapping[str, Any]) -> Distance | Weighted:
     """The score that `Member.as_json` told of."""
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
-    made = {"Distance": Distance, "Weighted": Weighted}[values.pop("kind")]
+    made: Any = Distance if values.pop("kind") == "Distance" else Weighted
     found: Distance | Weighted = made(**values)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from skyband.engines.protocol import Traits
 from skyband.engines.registry import ENGINES
@@ -101,8 +101,8 @@ def build_shared(
         from skyband.workload.grid import SharedGrid
 
         how: dict[str, Any] = {"rule": GRIDS[name], **(options or {})}
-        made = partial(SharedGrid, **how)
-        return SharedPerGroup(made, family, resume) if family.query.per else made(family, resume)
+        gridded = cast("SharedEngineClass", partial(SharedGrid, **how))
+        return SharedPerGroup(gridded, family, resume) if family.query.per else gridded(family, resume)
     if name not in WORKLOADS:
         from skyband.workload.independent import Independent
 

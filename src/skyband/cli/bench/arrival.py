@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyband.cli.bench._shown import print_table, shown
+from skyband.cli.bench.knn import knn as many
 
 if TYPE_CHECKING:
     from skyband.bench.result import Result
 
 HELP = """Measure every engine after every row, at the settings of the top-k/w paper.
 
-One query: the last 40,000 rows, each row told once when it first is among the k best. Seconds are those of one
-core, after the first window is full. "refs" and "objects" are what is kept on average (figure 12 of the paper).
+First one query: the last 40,000 rows, each row told once when it first is among the k best. Then 400 queries about the
+nearest points: over uniform, clustered, real and shuffled points, with and without the query grid, and with one thing
+varied after the other (figure 11). Seconds are those of one core, after the first window is full. "refs", "list" and
+"objects" are what is kept (figure 12).
 
 Examples:
 
@@ -25,14 +28,17 @@ Examples:
 
   skyband bench arrival --quick --json > arrival.jsonl
 
-  skyband bench arrival --engine sweep --engine probabilistic --stream walk --k 81
+  skyband bench arrival --part one --engine sweep --engine probabilistic --stream walk --k 81
 """
 
 
 def arrival(
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and rows: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and rows: under a minute.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every case as it ends.")] = False,
+    part: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only one (query) or many; repeatable.")
+    ] = None,
     engine: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this engine; repeatable.")] = None,
     stream: Annotated[
         list[str] | None,
@@ -46,8 +52,14 @@ def arrival(
 ) -> None:
     """Run the arrival suite and print what it found."""
     from skyband.bench.arrival import FULL, QUICK, cases, run, verdicts
+    from skyband.bench.slide import checked
     from skyband.bench.workloads import SENSORS, find
 
+    some = bool(engine or stream or k)  # these choose among the cases of one query
+    parts = checked(part or [], ("one", "many"), "part") or (["one"] if some else ["one", "many"])
+    if "one" not in parts:
+        many(quick=quick, as_json=as_json, data=data, seed=seed)
+        return
     todo = cases(quick=quick, engines=engine or [], streams=stream or [], ks=k or [])
     if not stream and find(data, SENSORS) is None:
         todo = [case for case in todo if case.stream != "sensorscope"]
@@ -61,3 +73,5 @@ def arrival(
         print_table(found, {"references": "refs", "objects": "objects"})
         for verdict in verdicts(found):
             print(verdict)
+    if "many" in parts:
+        many(quick=quick, as_json=as_json, data=data, seed=seed)

@@ -12,7 +12,9 @@ import typer
 from skyband.cli.bench._shown import short
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Iterable
+
+    from skyband.bench.knn import Line
 
 HELP = """Measure many k-NN queries over one stream of points, at the settings of the top-k/w paper.
 
@@ -31,7 +33,7 @@ Examples:
 
 def knn(
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases, a tenth of the rows: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases, and rows: half a minute.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every case as it ends.")] = False,
     way: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this way; repeatable.")] = None,
     points: Annotated[
@@ -44,17 +46,22 @@ def knn(
     seed: Annotated[int, typer.Option(min=0, help="Seed of points and targets.")] = 0,
 ) -> None:
     """Run the k-NN suite and print what it found."""
-    from skyband.bench.knn import cases, run
+    from skyband.bench.knn import QUICK, ROWS, cases, run
     from skyband.bench.points import READINGS, find
 
     todo = cases(quick=quick, ways=way or [], points=points or [])
     if not points and find(data) is None:
         todo = [case for case in todo if case.points not in ("real", "shuffled")]
         print(f"skipped: real ({READINGS} not found; see --data)", file=sys.stderr)
-    for line in run(todo, rows or (100_000 if quick else 1_000_000), seed=seed, data=data):
+    tell(run(todo, rows or (QUICK if quick else ROWS), seed=seed, data=data), as_json=as_json)
+
+
+def tell(lines: Iterable[Line], *, as_json: bool) -> None:
+    """Print what was found, line by line."""
+    for line in lines:
         if as_json:
             print(json.dumps(line.as_dict()), flush=True)
         else:
             told = f"{short(line.rows_per_s):>8} rows/s {line.cpu_seconds:9.3f} s  met {line.met:8.2f}"
-            kept = f"searches {line.searches:7}  list {line.references:7.1f}"
+            kept = f"searches {line.searches:7}  list {line.references:7.1f}  objects {line.objects:7.1f}"
             print(f"{line.case:48} {line.way:28} {told}  {kept}", flush=True)

@@ -13,40 +13,41 @@ from skyband.engines.grid.targets import KINDS, RULES, Targets
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import nearest as kernels
+from skyband.kernels.cells import Store, Work, file
 from skyband.kernels.grid import Aims, cells_of, watch
+from skyband.kernels.lists import Lists
 from skyband.kernels.nearest import (
-    BUDGET,
     CHANGED,
     EVERY,
     FINISHED,
-    FIRST,
     FRESH,
     INDEX,
+    ONCE,
+    PAGE,
+    PEAK,
+    SEARCHES,
+    STORE,
+    UNSEEN,
+    Marks,
+    Shape,
+)
+from skyband.kernels.watching import (
+    BUDGET,
+    FIRST,
     INDEXED,
     LISTS,
     MISSES,
     MOVED,
     NEXT,
-    ONCE,
     OUT,
-    PAGE,
-    PEAK,
     ROW,
-    SEARCHES,
     SEEN,
     SHOWN,
     STATE,
-    STORE,
-    UNSEEN,
     WIDES,
     Index,
-    Lists,
-    Marks,
     Page,
     Rows,
-    Shape,
-    Store,
-    Work,
 )
 
 if TYPE_CHECKING:
@@ -315,7 +316,7 @@ class Many:
             grid.edge[:, 0] = np.minimum(grid.edge[:, 0], held.min(axis=0))
             grid.edge[:, -1] = np.maximum(grid.edge[:, -1], held.max(axis=0))
         self._grid = grid
-        kernels.file(self._store, self._state, cells_of(held, grid))
+        file(self._store, self._state, cells_of(held, grid))
         self._reindex()
 
     def _everything(self) -> Index:
@@ -350,7 +351,7 @@ class Many:
         new = self._slots()
         for name in ("point", "time", "id", "told", "wakes"):
             getattr(self._store, name)[new] = getattr(old, name)[slots]
-        kernels.file(self._store, state, old.cell[slots])
+        file(self._store, state, old.cell[slots])
 
 
 def _room(slots: int, d: int, words: int, cells: int) -> Store:

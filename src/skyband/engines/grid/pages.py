@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skyband.engines.protocol import Answers
-from skyband.kernels.nearest import Page
+from skyband.kernels.watching import Page
 
 
 def page_of(rows: int, lists: int) -> Page:

@@ -16,31 +16,25 @@ from skyband.engines.registry import ENGINES, build
 from skyband.errors import QueryError
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import Aims, cells_of, watch
-from skyband.kernels.nearest import Index, Page, Rows
 from skyband.kernels.ranked import END, FAR, HEAD, KIND, PROBABILISTIC, Ranked
-from skyband.kernels.watched import (
+from skyband.kernels.watched import BUFFER, FINISHED, LONGEST, NEED, PAGE, ROOM, Buffer, Marks, Shape
+from skyband.kernels.watching import (
     BUDGET,
-    BUFFER,
-    FINISHED,
     FIRST,
     INDEXED,
     LISTS,
-    LONGEST,
     MISSES,
     MOVED,
-    NEED,
     NEXT,
     OUT,
-    PAGE,
-    ROOM,
     ROW,
     SEEN,
     SHOWN,
     STATE,
     WIDES,
-    Buffer,
-    Marks,
-    Shape,
+    Index,
+    Page,
+    Rows,
 )
 from skyband.query import TopK
 
@@ -140,6 +134,10 @@ class Watched:
         """The ids of a query's band, best first; what waits in the buffer is not among them."""
         num = self._band.num[query]
         return self._band.id[query, num[HEAD] : num[END]].copy()
+
+    def waiting(self) -> np.ndarray:
+        """The ids in the buffer that serves all filters, oldest first."""
+        return self._buffer.id[self._slots()]
 
     def advance(self, point: np.ndarray, time: np.ndarray, id: np.ndarray, upto: int) -> Answers:
         """Take points in order of time and id, as `Many.advance` does."""
