@@ -114,7 +114,7 @@ def _round(seed: str, number: int, faults: int, asked: argparse.Namespace, log: 
             print("\n".join(f"  {n:3d} {step}" for n, step in enumerate(steps, 1)))
         for _ in range(3):  # so that windows close
             world.feed(world.rows)
-        print(f"  up and right after {world.settle():.1f} s: {world.expected} rows of answers", flush=True)
+        print(f"  up and right after {world.settle(400):.1f} s: {world.expected} rows of answers", flush=True)
         for at, step in enumerate(steps, 1):
             if time.monotonic() > log.until:
                 break

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.flow.part import Part, joined
+from skyband.flow.saved import refusing
 from skyband.join.valued import Valued
 from skyband.windows.timeline import Late
 
@@ -58,6 +59,7 @@ def save(line: JoinPipeline) -> Saved:
     return saved
 
 
+@refusing()
 def load(line: JoinPipeline, saved: Mapping[str, Any]) -> None:
     """Put a new pipeline where another one stood when it was saved."""
 
