@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
-from skyband.tables._need import need
+from skyband.tables._need import need, shown
 from skyband.tables.http import table_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ class SqlFetch:
                     connection.execute(wait)
                 rows = [dict(row) for row in connection.execute(query).mappings()]
         except (sa.exc.SQLAlchemyError, OSError) as error:
-            msg = f"table {self._name!r} failed: {str(error).splitlines()[0]}"
+            msg = shown(f"table {self._name!r} failed: {str(error).splitlines()[0]}")
             raise TableError(msg) from error
         return table_of(rows, names)
