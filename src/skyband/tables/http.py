@@ -90,7 +90,7 @@ class Http:
         """Where the next page is: on the same service, which alone may see the headers."""
         found = urljoin(url, str(after))
         if urlsplit(found)[:2] != urlsplit(url)[:2]:
-            msg = f"{shown(self._url)} names a next page elsewhere, {shown(found)}: it would get the headers. Ask it apart"
+            msg = f"{shown(self._url)} names a next page elsewhere, {shown(found)}, and it would get the headers"
             raise TableError(msg)
         return found
 
