@@ -47,10 +47,17 @@ def _driver(round_: Round, _: random.Random) -> Mend | None:
     return None
 
 
+class MissedError(Exception):
+    """There was nothing to hit: this is no fault, and does not count as one."""
+
+
 def _one(found: list[psutil.Process], rng: random.Random) -> None:
-    if found:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            rng.choice(found).kill()
+    if not found:
+        raise MissedError
+    try:
+        rng.choice(found).kill()
+    except psutil.NoSuchProcess:
+        raise MissedError from None
 
 
 def _java(round_: Round, rng: random.Random) -> Mend:
@@ -88,7 +95,10 @@ def _daemon(round_: Round, rng: random.Random) -> Mend | None:
 
 
 def _workers(round_: Round, _: random.Random) -> Mend | None:
-    for process in round_.driver.workers():
+    found = round_.driver.workers()
+    if not found:
+        raise MissedError
+    for process in found:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     return None

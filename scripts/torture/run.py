@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.torture.faults import FAULTS, Fault, missing
+from scripts.torture.faults import FAULTS, Fault, MissedError, missing
 from scripts.torture.round import Round, WrongError
 
 KILLS = 0.2
@@ -119,7 +119,11 @@ def _round(seed: str, number: int, faults: int, asked: argparse.Namespace, log: 
             if time.monotonic() > log.until:
                 break
             before = world.expected
-            took = _strike(world, step, random.Random(f"{seed} {at}"))
+            try:
+                took = _strike(world, step, random.Random(f"{seed} {at}"))
+            except MissedError:
+                print(f"  {at:3d} {step}: there was nothing to hit", flush=True)
+                continue
             log.done[step.fault.name] += 1
             log.slow.setdefault(step.fault.name, []).append(took)
             print(f"  {at:3d} {step}: right again after {took:.1f} s, {world.expected - before:+d} rows", flush=True)
