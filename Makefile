@@ -11,7 +11,7 @@ SPARK = JAVA_HOME="$$(cat .venv/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/pyt
 UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-lowest cluster-test check bench docs clean
+.PHONY: help env demo test test-lowest cluster-test torture fuzz soak audit check bench docs clean
 
 help: ## List the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -53,7 +53,25 @@ test-lowest: $(READY) ## Run the Spark tests once more on the oldest Spark that 
 cluster-test: $(READY) ## Run on a master and two workers of their own, and kill an executor in the middle
 	$(SPARK) $(BIN)/python scripts/cluster_test.py
 
-check: $(READY) ## Check style, types and the layers of imports
+torture: $(READY) ## Break everything at random and compare the answers: MINUTES=45 FAULTS=300 SEED=...
+	$(SPARK) $(BIN)/python -W ignore -m scripts.torture --faults $(or $(FAULTS),300) --minutes $(or $(MINUTES),60) \
+	  $(if $(SEED),--seed $(SEED)) $(TORTURE)
+
+fuzz: $(READY) ## Damaged input of every kind: INPUTS=1000000 SECONDS=1800 SEED=1
+	$(BIN)/python -W ignore -m scripts.fuzz --inputs $(or $(INPUTS),100000) --seconds $(or $(SECONDS),1800) \
+	  --seed $(or $(SEED),1)
+
+soak: $(READY) ## Run at half of the highest rate and watch memory, state and latency: MINUTES=60
+	$(SPARK) $(BIN)/python -W ignore -m scripts.soak --minutes $(or $(MINUTES),60)
+
+audit: $(READY) ## Look up known weaknesses of everything that uv.lock names; passes over it without a network
+	@$(UV) audit --frozen --quiet --preview-features audit > .venv/audit.log 2>&1; found=$$?; cat .venv/audit.log; \
+	if [ $$found = 0 ]; then echo "audit: no known weakness"; \
+	elif grep -qiE "error sending request|dns|connect|timed? ?out|network|offline|proxy" .venv/audit.log; then \
+	  echo "audit: left out, for the list of weaknesses cannot be reached" >&2; \
+	else exit $$found; fi
+
+check: $(READY) audit ## Check style, types, the layers of imports, and dependencies for known weaknesses
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

@@ -49,6 +49,12 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
         hashed = hash_words(_words(column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0))
     elif pa.types.is_integer(kind):
         hashed = hash_words(_words(column.cast(pa.int64(), safe=False).fill_null(0).to_numpy()))
+    elif pa.types.is_time(kind) or pa.types.is_duration(kind):
+        ticks = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
+        hashed = hash_words(_words(ticks.fill_null(0).to_numpy()))
+    elif pa.types.is_interval(kind):
+        msg = f"a column of {kind} has no order: order by another, or cast it in the source"
+        raise SchemaError(msg)
     elif pa.types.is_temporal(kind):
         ticks = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
         hashed = hash_words(_words(ticks.fill_null(0).to_numpy()))

@@ -53,7 +53,7 @@ class Groups:
         before = len(self._code)
         new: list[int] = []
         for i, value in enumerate(zip(*(groups.column(name).to_pylist() for name in self.per), strict=True)):
-            numbers[i] = self._code.setdefault(value, len(self._code))
+            numbers[i] = self._code.setdefault(_key(value), len(self._code))
             if numbers[i] == before + len(new):
                 new.append(i)
         if new:
@@ -81,13 +81,18 @@ class Groups:
         """Number the rows of `table` from 0 on, forgetting all groups known before."""
         self._seen = [table]
         values = zip(*(table.column(name).to_pylist() for name in self.per), strict=True)
-        self._code = {value: i for i, value in enumerate(values)}
+        self._code = {_key(value): i for i, value in enumerate(values)}
 
     def values(self, codes: np.ndarray) -> list[pa.Array]:
         """The `per` columns of rows with these group numbers."""
         table = self.table()
         assert table is not None
         return [column.take(pa.array(codes)).combine_chunks() for column in table.columns]
+
+
+def _key(value: tuple[object, ...]) -> tuple[object, ...]:
+    """What a group is known by: NaN is one value, as in GROUP BY, though it does not equal itself."""
+    return tuple("NaN" if part != part else part for part in value) if any(p != p for p in value) else value  # noqa: PLR0124
 
 
 def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -110,6 +115,8 @@ def _encoded(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
         raise SchemaError(msg)
     if not pa.types.is_dictionary(column.type) or column.null_count:
         column = pc.dictionary_encode(_plain(column), null_encoding="encode")
+    if not column.num_chunks:  # Arrow makes no empty one of every type
+        return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], column.type.value_type))
     column = column.unify_dictionaries()
     whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

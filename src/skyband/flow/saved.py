@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.errors import SnapshotError
 from skyband.flow.part import Part, joined
 from skyband.windows.timeline import Late
 
@@ -45,6 +48,19 @@ def save(line: Pipeline) -> Saved:
     return saved
 
 
+@contextmanager
+def refusing() -> Iterator[None]:
+    """What does not fit together while a state is loaded, as a SnapshotError."""
+    try:
+        yield
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, AssertionError, pa.ArrowException) as error:
+        if isinstance(error, SnapshotError):
+            raise
+        msg = f"this state does not fit the query ({type(error).__name__}: {error}): start without it, from the source"
+        raise SnapshotError(msg) from error
+
+
+@refusing()
 def load(line: Pipeline, engine: str, saved: Saved) -> None:
     """Put a new pipeline where another one stood when it was saved."""
 

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 _PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-_VIEWS = set(_PLAIN)  # Arrow has no take for them
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type that rows of a type are kept in: Arrow cannot take rows of, or number, a few of its newer ones."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind
 
 
 def check_schema(query: TopK, schema: pa.Schema) -> None:
@@ -47,12 +55,16 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
         raise SchemaError(msg)
 
 
+def _odd(schema: pa.Schema) -> bool:
+    return any(_plain(kind) is not kind for kind in schema.types)
+
+
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """`rows` with the columns of `schema`, in that order, in types that rows can be taken from.
 
     Text may stay dictionary-encoded; views of text become plain text until they go out.
     """
-    if rows.schema.names == schema.names and rows.schema.types == schema.types and not _VIEWS & set(schema.types):
+    if rows.schema.names == schema.names and rows.schema.types == schema.types and not _odd(schema):
         return rows
     missing = [name for name in schema.names if name not in rows.schema.names]
     extra = [name for name in rows.schema.names if name not in schema.names]
@@ -64,7 +76,7 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         column = rows.column(field.name)
         encoded = pa.types.is_dictionary(column.type) and column.type.value_type == field.type
-        kind = _PLAIN.get(field.type, field.type)
+        kind = _plain(field.type)
         try:
             columns.append(column if column.type == kind or encoded else column.cast(kind))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -45,6 +45,7 @@ _COMPARE: dict[str, Callable[..., Any]] = {
 }
 _PARTS: dict[str, Callable[..., Any]] = {"week": pc.iso_week}
 _FLOAT = pa.float64()
+_WHOLE = 2.0**53  # from here on every double is a whole number
 _NULL = pa.scalar(None, _FLOAT)
 _NUMERAL = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
@@ -168,8 +169,7 @@ def _value(tree: Tree, rows: pa.Table) -> Any:
         value = _cast(_value(parts[0], rows), tree)
         return _checked(pc.trunc(value), value) if operation == "whole" else value
     if operation == "round":
-        value = _value(parts[0], rows)
-        return _checked(pc.round(value, ndigits=parts[1], round_mode="half_towards_infinity"), value)
+        return _rounded(_value(parts[0], rows), parts[1])
     values = [_value(part, rows) for part in parts]
     if operation in _COMPARE:
         _check_texts(parts, values)
@@ -177,6 +177,16 @@ def _value(tree: Tree, rows: pa.Table) -> Any:
     if operation in _SIMPLE:
         return _checked(_SIMPLE[operation](*values), *values)
     return _OTHERS[operation](*values)
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    """Rounded, half away from zero; what is too large to have such digits stays as it is."""
+    try:
+        return _checked(pc.round(value, ndigits=digits, round_mode="half_towards_infinity"), value)
+    except pa.ArrowInvalid:  # "overflow occurred during rounding"
+        large = pc.greater(pc.abs(value), _WHOLE)
+        small = pc.if_else(large, pa.scalar(0.0), value)
+        return pc.if_else(large, value, pc.round(small, ndigits=digits, round_mode="half_towards_infinity"))
 
 
 def _checked(result: Any, *operands: Any) -> Any:

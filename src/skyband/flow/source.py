@@ -76,6 +76,17 @@ def as_table(source: Any) -> pa.Table:
     >>> as_table({"x": [1, 2]}).num_rows
     2
     """
+    found = _as_table(source)
+    runs = [n for n, kind in enumerate(found.schema.types) if pa.types.is_run_end_encoded(kind)]
+    for number in runs:  # Arrow can do next to nothing with them
+        import pyarrow.compute as pc
+
+        name = found.column_names[number]
+        found = found.set_column(number, name, pc.run_end_decode(found.column(number)))
+    return found
+
+
+def _as_table(source: Any) -> pa.Table:
     try:
         if isinstance(source, pa.Table):
             return source

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 _DAY = MICROSECONDS["d"]
+_FAR = 1 << 61
+"""Microseconds, some 73,000 years: a time beyond would leave no room for its windows."""
+
 _UNIT = {"s": (MICROSECONDS["s"], 1), "ms": (MICROSECONDS["ms"], 1), "us": (1, 1), "ns": (1, 1000)}
 
 
@@ -62,6 +65,8 @@ class TimeType:
         ticks = column.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(self.type) else column.cast(pa.int64())
         ticks = ticks.fill_null(0) if missing is not None else ticks
         time = ticks.to_numpy()
+        if not (pa.types.is_timestamp(self.type) and self.type.unit == "us"):  # Spark's own has no need of it
+            self._check_range(time)
         if self.parts > 1:
             if (time % self.parts).any():
                 worst = int(time[np.flatnonzero(time % self.parts)[0]])
@@ -70,9 +75,23 @@ class TimeType:
             time = time // self.parts
         return (time if self.per == 1 else time * self.per), missing
 
+    def _check_range(self, ticks: np.ndarray) -> None:
+        """Times that cannot be counted in microseconds would come out as other times."""
+        most = _FAR // self.per
+        if len(ticks) and (int(ticks.max()) > most or int(ticks.min()) < -most):
+            worst = int(max(ticks, key=abs)) if len(ticks) < 1_000 else int(ticks.max())
+            msg = (
+                f"time has {worst} ({self.type}), too far away to be counted in microseconds: correct it, or its unit="
+            )
+            raise SourceError(msg)
+
     def column(self, micros: np.ndarray) -> pa.Array:
         """Microseconds in the type they came in."""
         ticks = micros * self.parts if self.parts > 1 else micros // self.per if self.per > 1 else micros
         if pa.types.is_date32(self.type):
             return pa.array(ticks.astype(np.int32)).cast(self.type)
-        return pa.array(ticks, pa.int64()).cast(self.type)
+        try:
+            return pa.array(ticks, pa.int64()).cast(self.type)
+        except pa.ArrowInvalid as error:
+            msg = f"a window begins or ends where {self.type} cannot reach: give time a wider type, such as int64"
+            raise SchemaError(msg) from error

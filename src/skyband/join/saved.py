@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.flow.part import Part, joined
+from skyband.flow.saved import refusing
 from skyband.join.board import LONG_AGO, Board
 from skyband.join.replica import NEVER
 from skyband.join.summed import Summed
@@ -75,6 +76,7 @@ def _board_saved(board: Board) -> Saved:
     return saved
 
 
+@refusing()
 def load(line: JoinPipeline, saved: Mapping[str, Any]) -> None:
     """Put a new pipeline where another one stood when it was saved."""
     watermark, newest, late, ahead, position, begun, purse, quiet = (int(x) for x in saved["line"])

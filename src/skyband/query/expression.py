@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ WHOLE = {"TINYINT", "SMALLINT", "INT", "BIGINT"}
 REAL = {"FLOAT", "DOUBLE", "DECIMAL"}
 YES_NO = {*COMPARE.values(), *LOGIC.values(), "not", "isnull", "yes", "flag"}
 
+_DIGITS = 300  # a double has no more
 _ALLOWED = (
     "+ - * / %, comparisons, AND OR NOT, IS NULL, BETWEEN, IN, CASE, abs, ln, exp, sqrt, power, least, greatest, "
     "coalesce, round, casts to numbers, and year, quarter, month, week, day, hour, minute, second of a time"
@@ -57,7 +58,7 @@ class Expression:
         return self.text
 
 
-@cache
+@lru_cache(maxsize=4096)  # a service is asked for texts without end
 def parse(text: str) -> Expression:
     """The expression in `text`, or an error that says what is wrong with it.
 
@@ -170,7 +171,11 @@ class _Reader:
     def _literal(self, node: Expr) -> Tree:
         if node.args.get("is_string"):
             return ("text", node.this)
-        value = float(node.this)
+        try:
+            value = float(node.this)
+        except ValueError:  # sqlglot takes 1e300. for a number
+            msg = f"by={self.text!r}: {node.this} is no number: write it as 1.5 or 1.5e3"
+            raise QueryError(msg) from None
         if not isfinite(value):
             msg = f"by={self.text!r}: {node.this} is too large for a double: write a smaller number"
             raise QueryError(msg)
@@ -222,8 +227,8 @@ class _Reader:
         tree = self.read(digits)
         negative = tree[0] == "neg"
         value = tree[1][1] if negative else tree[1] if tree[0] == "number" else None
-        if not isinstance(value, float) or value != int(value) or node.args.get("truncate"):
-            msg = f"by={self.text!r}: round takes a whole number of digits, such as round(price, 2)"
+        if not isinstance(value, float) or not value.is_integer() or value > _DIGITS or node.args.get("truncate"):
+            msg = f"by={self.text!r}: round takes a whole number of digits up to {_DIGITS}, such as round(price, 2)"
             raise QueryError(msg)
         return ("round", self.number(node.this), -int(value) if negative else int(value))
 

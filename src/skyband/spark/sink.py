@@ -13,6 +13,7 @@ import pyarrow as pa
 from skyband.errors import QueryError, SinkError
 from skyband.flow.ids import mixed
 from skyband.query import TopK
+from skyband.tables._need import shown
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -89,10 +90,23 @@ class Latest:
 
     def write(self, stream: str, batch: int, answers: pa.Table) -> bool:
         """Bring the table up to date, unless this batch has been written. Whether it did."""
+        engine = self.engine
+        import sqlalchemy as sa
+
+        try:
+            return self._written(engine, stream, batch, answers)
+        except sa.exc.SQLAlchemyError as error:
+            said = shown(str(error).splitlines()[0][:300])
+            msg = (
+                f"table={self.name!r} could not be written, and is as it was: {said}. A restart writes the batch again"
+            )
+            raise SinkError(msg) from error
+
+    def _written(self, engine: sa.Engine, stream: str, batch: int, answers: pa.Table) -> bool:
         import sqlalchemy as sa
 
         table, batches = self._tables(answers.schema)
-        with self.engine.begin() as connection:
+        with engine.begin() as connection:
             mine = batches.c.stream == stream
             last = connection.execute(sa.select(batches.c.batch).where(mine)).scalar()
             if last is not None and last >= batch:

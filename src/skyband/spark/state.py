@@ -6,6 +6,7 @@ Nothing in it is code, and all of it is checked before it is used.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from skyband.flow.saved import Saved
     from skyband.query import TopK
 
-FORMAT = 1
+FORMAT = 2
 CHUNK = 4 << 20
 """Bytes of a chunk; only chunks that have changed are written."""
 
 _KEY = b"skyband"
+_SUM = b"checksum"
 
 
 def fingerprint(query: TopK, buckets: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -91,14 +93,27 @@ def dump(saved: Saved, header: Mapping[str, Any]) -> bytes:
     table = pa.table(
         {"name": names, "shape": pa.array(shapes, pa.list_(pa.int64())), "data": pa.array(blobs, pa.binary())}
     )
-    return write(table.replace_schema_metadata({_KEY: json.dumps({"format": FORMAT, **header}).encode()}))
+    said = json.dumps({"format": FORMAT, **header}).encode()
+    return write(table.replace_schema_metadata({_KEY: said, _SUM: _checksum(said, table)}))
+
+
+def _checksum(said: bytes, table: pa.Table) -> bytes:
+    """Of the header and all columns: a bit that has turned must not become an answer, or a place in memory."""
+    found = zlib.crc32(said)
+    for name, shape, blob in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        found = zlib.crc32(blob, zlib.crc32(f"{name}{shape}".encode(), found))
+    return str(found).encode()
 
 
 def read(blob: bytes) -> tuple[dict[str, Any], Saved]:
     """Header and columns of a state; an error that says what to do if it is damaged."""
     try:
         table = unwrite(blob)
-        header = json.loads(table.schema.metadata[_KEY])
+        metadata = table.schema.metadata or {}
+        header = json.loads(metadata[_KEY])
+        if metadata.get(_SUM, b"none") != (_checksum(metadata[_KEY], table) if header["format"] > 1 else b"none"):
+            msg = "its checksum is another"
+            raise ValueError(msg)  # noqa: TRY301 - told below
         saved: Saved = {}
         for row in table.to_pylist():
             inner = unwrite(row["data"])
@@ -112,8 +127,8 @@ def read(blob: bytes) -> tuple[dict[str, Any], Saved]:
             f"the checkpoint folder from a copy, or start with a new one and let the source be read again"
         )
         raise SnapshotError(msg) from error
-    if header.get("format") != FORMAT:
-        found = header.get("format")
+    if not 1 <= header["format"] <= FORMAT:
+        found = header["format"]
         msg = f"the state has format {found}, this version of skyband reads {FORMAT}: use the version that wrote it"
         raise SnapshotError(msg)
     return header, saved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
 
@@ -23,3 +24,18 @@ def need(module: str, extra: str) -> Any:
     except ImportError as error:
         msg = f'{module.partition(".")[0]} is not installed: pip install "skyband[{extra}]"'
         raise TableError(msg) from error
+
+
+def shown(text: str) -> str:
+    """A message without the secrets that addresses in it may hold: user, password, and what stands behind `?`.
+
+    Examples
+    --------
+    >>> shown("redis://:secret@localhost:6379/0 failed, as did https://u:p@e.org/users?token=abc")
+    'redis://...@localhost:6379/0 failed, as did https://...@e.org/users?...'
+    """
+    return _QUERY.sub(r"\1?...", _LOGIN.sub("://...@", text))
+
+
+_LOGIN = re.compile(r"://[^/\s'\"]*@")
+_QUERY = re.compile(r"(://[^\s?'\"]*)\?[^\s'\"]*")

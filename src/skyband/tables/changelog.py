@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,7 +116,8 @@ def _has_log(table: SqlTable) -> bool:
     name = getattr(table.table, "name", None)
     if table.dialect == "duckdb" or name is None:
         return False
-    return bool(sqlalchemy.inspect(table.engine).has_table(log_name(name), schema=table.table.schema))
+    with table.connected() as connection:
+        return bool(sqlalchemy.inspect(connection).has_table(log_name(name), schema=table.table.schema))
 
 
 def _edge(table: SqlTable, connection: sa.Connection) -> int:
@@ -175,7 +177,7 @@ def forget(table: SqlTable, version: int) -> None:
     import sqlalchemy
 
     log = _log(table)
-    with table.engine.begin() as connection:
+    with table.connected() as connection, connection.begin():
         connection.execute(sqlalchemy.delete(log).where(log.c.version <= version))
         connection.execute(sqlalchemy.insert(log).values(version=version, key=None))
 
@@ -222,18 +224,38 @@ class _ear:  # noqa: N801 - used as a function
     def __enter__(self) -> Any:
         if self._table.dialect != "postgresql":
             return time.sleep
-        self._raw = self._table.engine.raw_connection()
-        self._raw.driver_connection.autocommit = True
         quote = self._table.engine.dialect.identifier_preparer.quote_identifier
-        self._raw.driver_connection.execute(f"LISTEN {quote(channel(self._table))}")
+        with _told():
+            self._raw = self._table.engine.raw_connection()
+            self._raw.driver_connection.autocommit = True
+            self._raw.driver_connection.execute(f"LISTEN {quote(channel(self._table))}")
         return self._wait
 
     def _wait(self, seconds: float) -> None:
-        for _ in self._raw.driver_connection.notifies(timeout=seconds, stop_after=1):
-            pass
+        with _told():
+            for _ in self._raw.driver_connection.notifies(timeout=seconds, stop_after=1):
+                pass
 
     def __exit__(self, *_: object) -> None:
-        if self._raw is not None:
-            self._raw.driver_connection.execute("UNLISTEN *")
-            self._raw.driver_connection.autocommit = False
-            self._raw.close()
+        if self._raw is None:
+            return
+        try:
+            with _told():
+                self._raw.driver_connection.execute("UNLISTEN *")
+                self._raw.driver_connection.autocommit = False
+                self._raw.close()
+        except TableError:  # the database is gone, and with it the connection
+            self._raw.invalidate()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the driver itself says when the database is gone, as a TableError."""
+    import psycopg
+    import sqlalchemy
+
+    try:
+        yield
+    except (psycopg.Error, sqlalchemy.exc.SQLAlchemyError) as error:
+        msg = f"the database said: {str(error).splitlines()[0][:300]}"
+        raise TableError(msg) from error

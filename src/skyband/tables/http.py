@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import pyarrow as pa
 
 from skyband.errors import TableError
 from skyband.tables._filled import filled
-from skyband.tables._need import need
+from skyband.tables._need import need, shown
 
 _BUSY = (429, 503)
 
@@ -79,29 +79,37 @@ class Http:
                 page = found.json()
                 rows += self._rows(page)
                 after = page.get(self._next) if isinstance(page, dict) else None
-                url, query = (urljoin(url, after), None) if after else (None, None)
+                url, query = (self._next_page(url, after), None) if after else (None, None)
             return table_of(rows, names)
         except TableError as error:
             error.rows = table_of(rows, names) if rows else None
             raise
         except (httpx.HTTPError, ValueError, RuntimeError) as error:
-            msg = f"{self._url} failed: {type(error).__name__} {error}".strip()
+            msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
             raise TableError(msg, rows=table_of(rows, names) if rows else None) from error
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels: where to ask, and no connection."""
         return {**self.__dict__, "_client": None}
 
+    def _next_page(self, url: str, after: Any) -> str:
+        """Where the next page is: on the same service, which alone may see the headers."""
+        found = urljoin(url, str(after))
+        if urlsplit(found)[:2] != urlsplit(url)[:2]:
+            msg = f"{shown(self._url)} names a next page elsewhere, {shown(found)}, and it would get the headers"
+            raise TableError(msg)
+        return found
+
     def _check(self, found: Any) -> None:
         if found.status_code >= 400:
             wait = _seconds(found.headers.get("retry-after")) if found.status_code in _BUSY else None
-            msg = f"{self._url} answered {found.status_code}"
+            msg = f"{shown(self._url)} answered {found.status_code}"
             raise TableError(msg, retry_after=wait)
 
     def _rows(self, page: Any) -> list[dict[str, Any]]:
         rows = page.get(self._items) if isinstance(page, dict) else page
         if not isinstance(rows, list) or not all(isinstance(row, dict) and self.key in row for row in rows):
-            msg = f"{self._url} gave no list of objects with {self.key!r}"
+            msg = f"{shown(self._url)} gave no list of objects with {self.key!r}"
             raise TableError(msg)
         return rows
 

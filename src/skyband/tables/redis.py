@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
 from skyband.tables._filled import filled
-from skyband.tables._need import need
+from skyband.tables._need import need, shown
 from skyband.tables.http import table_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Redis:
                 if any(value is not None for value in values)
             ]
         except (redis.RedisError, ValueError, OSError) as error:
-            msg = f"{self._url} failed: {type(error).__name__} {error}".strip()
+            msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
             raise TableError(msg) from error
         return table_of(rows, [self.key, *columns])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
 from skyband.tables._filled import filled
-from skyband.tables._need import need
+from skyband.tables._need import need, shown
 from skyband.tables.http import _BUSY, _seconds, table_of
 
 if TYPE_CHECKING:
@@ -88,18 +88,19 @@ class Sparql:
             found = self._client.post(filled(self._url), content=text.encode(), headers=headers, timeout=timeout)
             if found.status_code >= 400:
                 wait = _seconds(found.headers.get("retry-after")) if found.status_code in _BUSY else None
-                msg = f"{self._url} answered {found.status_code}: {found.text[:200]}"
+                msg = f"{shown(self._url)} answered {found.status_code}: {found.text[:200]}"
                 raise TableError(msg, retry_after=wait)
             solutions = found.json()["results"]["bindings"]
         except (httpx.HTTPError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            msg = f"{self._url} failed: {type(error).__name__} {error}".strip()
+            msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
             raise TableError(msg) from error
         asked = {self._iri(i): i for i in ids}
         rows = []
         for solution in solutions:
             row = {name: _value(solution[name]) for name in columns if name in solution}
-            if row:  # with optional, a subject that has none of them is not there
-                rows.append({self.key: asked[solution["subject"]["value"]], **row})
+            subject = asked.get(solution.get("subject", {}).get("value"))
+            if row and subject is not None:  # with optional, a subject that has none of them is not there
+                rows.append({self.key: subject, **row})
         return table_of(rows, [self.key, *columns])
 
     def __getstate__(self) -> dict[str, Any]:

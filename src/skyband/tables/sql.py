@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from skyband.errors import SchemaError, TableError, nearest
+from skyband.tables._need import shown
 from skyband.tables.protocol import SCORE, Changes
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ def _engine(url: str) -> sa.Engine:
         return sqlalchemy.create_engine(
             url, poolclass=sqlalchemy.pool.StaticPool, connect_args={"check_same_thread": False}
         )
-    return sqlalchemy.create_engine(url)
+    try:
+        return sqlalchemy.create_engine(url)
+    except sqlalchemy.exc.ArgumentError as error:
+        msg = f"where={shown(url)!r} is no address of a database: write one such as sqlite:///shop.db"
+        raise TableError(msg) from error
 
 
 def _reflected(engine: sa.Engine, name: str, schema: str | None) -> sa.Table:
@@ -172,7 +177,7 @@ def _type(kind: pa.DataType) -> Any:
 
 
 def _error(error: Exception) -> TableError:
-    first = str(error).splitlines()[0][:300]
+    first = shown(str(error).splitlines()[0][:300])
     return TableError(f"the database said: {first}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
 from skyband.tables._filled import filled
-from skyband.tables._need import need
+from skyband.tables._need import need, shown
 from skyband.tables.http import table_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SqlFetch:
                     connection.execute(wait)
                 rows = [dict(row) for row in connection.execute(query).mappings()]
         except (sa.exc.SQLAlchemyError, OSError) as error:
-            msg = f"table {self._name!r} failed: {str(error).splitlines()[0]}"
+            msg = shown(f"table {self._name!r} failed: {str(error).splitlines()[0]}")
             raise TableError(msg) from error
         return table_of(rows, names)
 

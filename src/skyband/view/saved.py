@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
+from skyband.flow.saved import refusing
 from skyband.view.totals import Totals
 from skyband.windows.timeline import Late
 
@@ -38,6 +39,7 @@ def save(board: Leaderboard) -> Saved:
     return saved
 
 
+@refusing()
 def load(board: Leaderboard, saved: Saved) -> None:
     """Put a new leaderboard where another one stood when it was saved."""
 

@@ -1,0 +1,131 @@
+"""States: bytes with damages, which must be refused; and states under a true seal that lack columns."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scripts.fuzz import mutate
+from scripts.fuzz.texts import told
+
+import skyband as sb
+from skyband.spark.board import Board
+from skyband.spark.share import Share, Shared, Single
+from skyband.spark.state import dump, read
+from skyband.windows.timeline import BEGINNING
+from skyband.workload.family import families
+
+SCHEMA = pa.schema({"ts": pa.timestamp("us", "UTC"), "id": pa.int64(), "x": pa.float64(), "g": pa.string()})
+_WINDOW = sb.Sliding("10 seconds", "5 seconds")
+
+
+def _rows(low: int, rows: int = 40) -> pa.Table:
+    rng = np.random.default_rng(low)
+    return pa.table(
+        {
+            "ts": pa.array((low + np.sort(rng.integers(0, 12, rows))) * 1_000_000, pa.timestamp("us", "UTC")),
+            "id": np.arange(rows),
+            "x": np.round(rng.random(rows) * 5, 1),
+            "g": [f"g{n}" for n in rng.integers(0, 3, rows)],
+        },
+        schema=SCHEMA,
+    )
+
+
+@cache
+def shares() -> list[Share]:
+    """A query alone, with changes, by count, many, and a leaderboard."""
+
+    def query(**more: Any) -> sb.TopK:
+        return sb.TopK(**{"k": 2, "by": "x", "window": _WINDOW, "time": "ts", "id": "id", "per": ["g"], **more})
+
+    many = families([query(k=1), query(k=3, window=sb.Sliding("20 seconds", "5 seconds"))])[0]
+    found: list[Share] = [
+        Single(query(), "sweep"),
+        Single(query(emit="changes", ranks=True), "sweep"),
+        Single(query(window=sb.Counting(7, 3)), "sweep"),
+        Single(query(window=sb.Sliding("10 seconds", "row")), "sweep"),
+        Shared(many, ("g",), "sweep"),
+        Board(sb.TopK(k=2, of="g", by="sum(x)", window=_WINDOW, time="ts")),
+    ]
+    return found
+
+
+def _packed(share: Share, rows: pa.Table) -> dict[str, list[Any]]:
+    packer = share.packer([0])
+    packer.add(rows)
+    found: dict[str, list[Any]] = {"counts": [], "blob": []}
+    for part in packer.packed():
+        for name, column in found.items():
+            column.extend(part.to_pydict()[name])
+    return found
+
+
+@cache
+def seeds() -> list[tuple[bytes, Any]]:
+    """A true state of each, as bytes and as named columns; and what each says of the next batch."""
+    found = []
+    for share in shares():
+        bucket = share.bucket(SCHEMA, share.engine, early=False)
+        bucket.take(_packed(share, _rows(0)), BEGINNING)
+        saved = bucket.save()
+        found.append((dump(saved, {"engine": share.engine, "query": {}}), saved))
+    return found
+
+
+Damaged = tuple[int, bytes]
+
+
+def damaged(rng: random.Random) -> Damaged:
+    """The bytes of a state, damaged."""
+    number = rng.randrange(len(seeds()))
+    return number, mutate.blob(rng, seeds()[number][0])
+
+
+def check_damaged(made: Damaged) -> bool:
+    """Refused, unless nothing was changed."""
+    number, blob = made
+    try:
+        _, saved = read(blob)
+    except sb.SnapshotError as error:
+        told(error)
+        return False
+    _same(saved, read(seeds()[number][0])[1])
+    return True
+
+
+def _same(got: Any, want: Any) -> None:
+    assert list(got) == list(want), "a damaged state was taken"
+    for name, value in want.items():
+        other = got[name]
+        equal = value.equals(other) if isinstance(value, pa.Table) else np.array_equal(value, other, equal_nan=False)
+        assert equal or repr(value) == repr(other), f"a damaged state was taken: {name}"
+
+
+Resealed = tuple[int, dict[str, Any]]
+
+
+def resealed(rng: random.Random) -> Resealed:
+    """Named columns of which some are missing, as another version might have left them."""
+    number = rng.randrange(len(seeds()))
+    saved = dict(seeds()[number][1])
+    for name in rng.sample(list(saved), rng.randint(1, 3)):
+        del saved[name]
+    return number, saved
+
+
+def check_resealed(made: Resealed) -> bool:
+    """Refused, or taken. Answers of a forged state are nobody's promise; a damaged one is refused above."""
+    number, saved = made
+    share = shares()[number]
+    try:
+        _, found = read(dump(saved, {"engine": share.engine, "query": {}}))
+        bucket = share.bucket(SCHEMA, share.engine, early=False)
+        bucket.load(found)
+    except sb.SnapshotError as error:
+        told(error)
+        return False
+    return True

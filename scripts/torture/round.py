@@ -1,0 +1,142 @@
+"""One round: its world, what is fed into it, and whether the answers are right."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scripts.torture.compare import Answers, Listed, Parquet, difference, wanted
+from scripts.torture.inside import Inside
+from scripts.torture.pipelines import Rows, Stream, drawn
+from scripts.torture.world import Disk, Driver, Postgres, Redis, WallClock, scratch
+
+MTIME = 1_700_000_000
+PATIENCE = 120.0
+"""Seconds after which answers that are not there count as lost."""
+
+
+class WrongError(Exception):
+    """Answers that differ from those of the undisturbed run."""
+
+
+class Round:
+    """Streams under one driver, with everything they need."""
+
+    def __init__(self, seed: str, streams: int, master: str) -> None:
+        self.seed, self.master = seed, master
+        self.streams = drawn(seed, streams)
+        self.folder = scratch()
+        self.rng = random.Random(f"{seed} feed")
+        self.rows = {s.name: Rows(s, seed) for s in self.streams}
+        self.expected = 0  # rows of answers that must be there
+        self.files = {s.name: 0 for s in self.streams}
+        self.clock = WallClock(self.folder)
+        self.checkpoint, self.sink = Disk(self.folder / "checkpoint"), Disk(self.folder / "sink")
+        self.redis = Redis(self.folder / "redis")
+        self.postgres = Postgres(self.folder / "pg")
+        for name in ("in", "local"):
+            (self.folder / name).mkdir()
+        for stream in self.streams:
+            (self.folder / "in" / stream.name).mkdir()
+        room = {name: str(self.folder / name) for name in ("in", "local", "checkpoint", "sink")}
+        room |= {"redis": self.redis.url, "database": self.postgres.url}
+        told = str(self.folder / "told.json")
+        self.driver = Driver([seed, str(streams), master, told, json.dumps(room)], self.folder, self.clock)
+        self.sinks: dict[str, Parquet | Listed] = {
+            s.name: Listed(self.postgres.url, s.name) if s.sink == "latest" else Parquet(self.folder / "sink" / s.name)
+            for s in self.streams
+        }
+        self.inside = Inside(seed, self.folder / "inside", self.postgres)
+        self.inside.start()
+        self.driver.start()
+
+    # ------------------------------------------------------------ rows in
+
+    def feed(self, names: Iterable[str], twist: str = "") -> None:
+        """The next rows of some streams: as they are, reordered, or some of them twice."""
+        for stream in self.streams:
+            if stream.name in names:
+                self._feed(stream, "" if stream.ordered else twist)
+
+    def _feed(self, stream: Stream, twist: str) -> None:
+        rows = self.rows[stream.name]
+        table = rows.step()
+        cut = sorted(self.rng.randrange(table.num_rows + 1) for _ in range(0 if stream.ordered else 2))
+        parts = [table.slice(a, b - a) for a, b in zip([0, *cut], [*cut, table.num_rows], strict=True)]
+        parts = [part for part in parts if part.num_rows]
+        if twist == "reordered":
+            self.rng.shuffle(parts)
+        if twist == "twice":
+            parts.append(self.rng.choice(parts))
+            rows.again(parts[-1])
+        for part in parts:
+            if stream.source == "redis":
+                self.redis.add(stream.name, part.to_pylist())
+            else:
+                self._file(stream, part)
+        if twist == "rewritten" and stream.source == "files":
+            self._file(stream, parts[-1], again=True)
+
+    def _file(self, stream: Stream, part: pa.Table, *, again: bool = False) -> None:
+        folder = self.folder / "in" / stream.name
+        self.files[stream.name] += not again
+        number = self.files[stream.name]
+        pq.write_table(part, folder / ".part")
+        os.utime(folder / ".part", (MTIME + number + (0.5 if again else 0),) * 2)
+        (folder / ".part").rename(folder / f"{number:06d}.parquet")
+
+    # ------------------------------------------------------------ answers out
+
+    def settle(self, patience: float = PATIENCE) -> float:
+        """Wait until every answer is there, and nothing else. How long it took; an error if it never is."""
+        began = time.monotonic()
+        want = {s.name: wanted(s, self.rows[s.name]) for s in self.streams}
+        self.expected = sum(map(Counter.total, want.values()))
+        while True:
+            self.driver.ensure()
+            wrong = {name: self._wrong(name, want[name]) for name in want}
+            wrong = {name: text for name, text in wrong.items() if text}
+            inside = self.inside.wrong()
+            if not wrong and not inside:
+                return time.monotonic() - began
+            if time.monotonic() - began > patience:
+                shown = [f"{s}: {wrong[s.name]}" for s in self.streams if s.name in wrong] + [inside] * bool(inside)
+                raise WrongError("\n".join([*shown, *(f"  {e}" for e in self.driver.say()["errors"][-3:])]))
+            time.sleep(0.1)
+
+    def _wrong(self, name: str, want: Answers) -> str:
+        try:
+            got = self.sinks[name].answers()
+        except Exception as error:  # noqa: BLE001 - a database that is just coming back
+            return f"cannot be read: {error}"
+        wrong = difference(want, got)
+        if isinstance(self.sinks[name], Parquet) and got - want:  # what is in a file stays there
+            raise WrongError(f"{name}: {wrong}")
+        return wrong
+
+    # ------------------------------------------------------------ the end
+
+    def close(self, *, keep: bool = False) -> Path:
+        """Stop everything; `keep` leaves the folder to look at."""
+        self.driver.kill()
+        self.inside.kill()
+        self.redis.kill()
+        self.postgres.stop()
+        if keep:
+            for disk in (self.checkpoint, self.sink):
+                if disk.real:
+                    disk.free()
+                    shutil.copytree(disk.folder, self.folder / f"{disk.folder.name} kept", dirs_exist_ok=True)
+        for disk in (self.checkpoint, self.sink):
+            disk.close()
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return self.folder
