@@ -51,10 +51,23 @@ class Case(NamedTuple):
     n: int = 40_000
     d: int = 2
     slices: int | None = None
+    buffer: int | None = None  # of engines with a filter; default: theirs
+    gamma: float | None = None
 
     def __str__(self) -> str:
         cut = f" slices={self.slices}" if self.slices else ""
         return f"{self.points} k={self.k} queries={self.queries} n={self.n} d={self.d}{cut}"
+
+    @property
+    def engine(self) -> str:
+        """The engine that a way runs for each query."""
+        return self.way.removesuffix(", grid")
+
+    @property
+    def options(self) -> dict[str, object] | None:
+        """What is set on the engine."""
+        told = {"buffer": self.buffer, "gamma": self.gamma}
+        return {name: told[name] for name in ENGINES[self.engine].options if told.get(name) is not None} or None
 
 
 @dataclass(frozen=True)
@@ -139,7 +152,7 @@ def measure(case: Case, points: np.ndarray, seed: int = 0) -> Line:
     """
     chosen = np.random.default_rng(seed + 1).integers(0, len(points), case.queries)
     targets = Targets.of("euclidean", to=points[chosen], k=case.k)
-    pass_ = _together if case.way in WAYS else _watched if case.way in WATCHED else _alone
+    pass_ = _together if case.way in WAYS else _watched if case.way != case.engine else _alone
     pass_(case, points[: min(len(points), case.n + 200)], targets)  # compiled
     best, spent = pass_(case, points, targets), 0.0
     for _ in range(_PASSES - 1):
@@ -177,8 +190,8 @@ def _together(case: Case, points: np.ndarray, targets: Targets) -> Line:
 
 def _watched(case: Case, points: np.ndarray, targets: Targets) -> Line:
     """An engine of the paper for each query, all behind one query grid."""
-    engine = case.way.removesuffix(", grid")
-    watched = Watched(engine, targets, Counting(case.n), grid="uniform", slices=case.slices)
+    engine = case.engine
+    watched = Watched(engine, targets, Counting(case.n), options=case.options, grid="uniform", slices=case.slices)
     number, full = np.arange(len(points)), min(case.n, len(points) // 2)
     watched.advance(points[:full], number[:full], number[:full], full)
     met, indexed = watched.met, watched.indexed
@@ -211,7 +224,8 @@ def _alone(case: Case, points: np.ndarray, targets: Targets) -> Line:
     references = []
     for q in range(some):
         by = Distance(names, tuple(targets.to[q]))
-        running = build(case.way, TopK(k=case.k, by=by, window=Counting(case.n), emit="arrivals"))
+        query = TopK(k=case.k, by=by, window=Counting(case.n), emit="arrivals")
+        running = build(case.way, query, options=case.options)
         first = -np.sqrt(((points[:full] - targets.to[q]) ** 2).sum(axis=1))
         known = running.advance(Objects(first, number[:full], number[:full]), np.array([full])).id
         began = time.process_time()
