@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from skyband.reproduce.grid import Figure, Run
 
+_LATE = 20  # runs by which the time left is guessed
 HELP = """Run the experiments of the papers again: mintopk, mtops, topkw, views, acquatop, or all.
 
 Each run leaves a raw file; one that is there is not done again, so an interrupted command goes on where it was. Then
@@ -85,12 +86,13 @@ def _done(
 
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("getting ready", total=None)
-        began, runs = time.monotonic(), run_all(figures, mode, folder, again=again, data=data, watch=watch)
+        late: deque[float] = deque(maxlen=_LATE)
+        runs = run_all(figures, mode, folder, again=again, data=data, watch=watch)
         for count, (run, record) in enumerate(runs, 1):
+            late.append(record["seconds"])
             bar.update(task, total=len(left), completed=count, description=str(run))
             if not console.is_terminal:
-                spent = time.monotonic() - began
-                more = spent / count * (len(left) - count)
+                more = sum(late) / len(late) * (len(left) - count)
                 print(f"{count}/{len(left)} {run}: {record['seconds']:.1f} s, {more:.0f} s left", file=sys.stderr)
             yield record
 

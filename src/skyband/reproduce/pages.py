@@ -69,7 +69,7 @@ def _section(one: Figure, raw: Path, said: list[Verdict], image: str | None) -> 
     if image:
         lines.append(f"![{one.label}: {one.title}]({image})\n")
     for panel in one.panels:
-        if panel.get("table", True) and not panel.get("track") and rows:
+        if panel.get("table", True) and not panel.get("track") and series_of(panel, rows):
             lines += [table(panel, rows), ""]
     lines += ["| the paper says | we measured | verdict |", "| --- | --- | --- |"]
     lines += [_verdict_row(verdict) for verdict in said]
@@ -100,10 +100,21 @@ def table(panel: Mapping[str, Any], rows: list[Row]) -> str:
     head = f"| {panel.get('xlabel', panel['x'])} | {' | '.join(lines)} |"
     told = [f"{title}, {unit}:\n" if title else f"{unit[:1].upper()}{unit[1:]}:\n", head]
     told.append("| --- |" + " ---: |" * len(lines))
+    early = _not_full(panel, rows)
     for place in places:
-        cells = [short(line.get(place)) for line in lines.values()]
+        cells = [short(line.get(place)) + ("*" if (name, place) in early else "") for name, line in lines.items()]
         told.append(f"| {_plain(place)} | {' | '.join(cells)} |")
+    if early:
+        told.append("\n\\* measured before the longest window was full: it did not fill within the time allowed")
     return "\n".join(told)
+
+
+def _not_full(panel: Mapping[str, Any], rows: list[Row]) -> set[tuple[str, Any]]:
+    """The cells whose runs began to count before a window was full."""
+    if "measures" in panel:
+        return set()
+    flags = series_of({**panel, "y": "filled", "per": None}, rows)
+    return {(name, place) for name, line in flags.items() for place, full in line.items() if not full}
 
 
 def _plain(place: Any) -> str:

@@ -57,6 +57,11 @@ def tracks_of(panel: Mapping[str, Any], rows: list[Row]) -> dict[str, tuple[list
     return found
 
 
+def lines_of(panel: Mapping[str, Any], rows: list[Row]) -> list[str]:
+    """The names of a panel's lines: none where no run belongs to it."""
+    return list(tracks_of(panel, rows) if panel.get("track") else series_of(panel, rows))
+
+
 def _name(panel: Mapping[str, Any], value: Any) -> str:
     if value is None:
         return str(panel.get("ylabel", panel["y"]))
@@ -66,7 +71,7 @@ def _name(panel: Mapping[str, Any], value: Any) -> str:
 def picture(figure: Figure, folder: Path) -> str | None:
     """The SVG of a figure, or None where there is nothing to draw yet."""
     _, rows = rows_of(folder, figure)
-    panels = [panel for panel in figure.panels if panel.get("draw", True)]
+    panels = [panel for panel in figure.panels if panel.get("draw", True) and lines_of(panel, rows)]
     if not rows or not panels:
         return None
     plt = _pyplot()
@@ -90,7 +95,7 @@ def _colours(figure: Figure, rows: list[Row]) -> dict[str, int]:
     """A colour for each line, the same in all panels."""
     names: list[str] = []
     for panel in figure.panels:
-        names += [*(tracks_of(panel, rows) if panel.get("track") else series_of(panel, rows))]
+        names += lines_of(panel, rows)
     return {name: place for place, name in enumerate(dict.fromkeys(names))}
 
 
@@ -137,8 +142,9 @@ _STYLE = {
 
 
 def _smaller(svg: str) -> str:
-    """Coordinates to one digit behind the point, one space at most: nobody sees more."""
-    return re.sub(r"\n +", "\n", re.sub(r"(\d+\.\d)\d+", r"\1", svg))
+    """Coordinates to one digit behind the point, no indentation: nobody sees more."""
+    attributes = re.sub(r'="[^"]*"', lambda found: re.sub(r"(\d+\.\d)\d+", r"\1", found[0]), svg)
+    return re.sub(r"\n +", "\n", attributes)
 
 
 def _pyplot() -> Any:

@@ -127,6 +127,7 @@ def growth(rows: list[Row], claim: Claim) -> Seen:
     """How many times the measure grows between two places along a field."""
     found = points(rows, claim["value"], claim["along"], claim.get("where"))
     low, high = claim["between"]
+    high = max(found, default=high) if high == "last" else high
     numbers = {f"{claim['along']} {low} to {high}": found[high] / found[low]} if low in found and high in found else {}
     name = _measure(claim)
     return _taken(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from skyband.reproduce.rules import RULES, Claim, Row, within
+from skyband.reproduce.rules import RULES, Claim, Row, matching, within
 from skyband.reproduce.runs import rows_of
 
 if TYPE_CHECKING:
@@ -50,9 +50,18 @@ def verdict_on(figure: Figure, claim: Claim, rows: list[Row]) -> Verdict:
     else:
         said = CONFIRMED if all(seen.holds) else DIFFERENT if any(seen.holds) or _near(claim, seen.numbers) else REFUTED
         measured = told(seen.numbers, sum(seen.holds))
-    because = claim.get("because", {})
+    because = [claim.get("because", {}).get(said, "")]
+    if any(row.get("filled") is False for row in _concerned(claim, rows)):
+        because.append("measured before the longest window was full")
     return Verdict(
-        figure.paper, figure.name, claim["says"], claim["cite"], said, measured, seen.rule, because.get(said, "")
+        figure.paper,
+        figure.name,
+        claim["says"],
+        claim["cite"],
+        said,
+        measured,
+        seen.rule,
+        "; ".join(filter(None, because)),
     )
 
 
@@ -60,6 +69,15 @@ def verdicts(figure: Figure, folder: Path) -> list[Verdict]:
     """All claims of a figure, by its raw files."""
     _, rows = rows_of(folder, figure)
     return [verdict_on(figure, claim, rows) for claim in figure.claims]
+
+
+def _concerned(claim: Claim, rows: list[Row]) -> list[Row]:
+    """The rows that a claim is about."""
+    sides = [claim[side] for side in ("of", "to") if side in claim] or [{}]
+    if "by" in claim:
+        names = claim.get("among") or [name for group in claim["groups"] for name in group]
+        sides = [{claim["by"]: names}]
+    return [row for side in sides for row in matching(rows, {**claim.get("where", {}), **side})]
 
 
 def _near(claim: Claim, numbers: dict[str, float]) -> bool:

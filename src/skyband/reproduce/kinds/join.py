@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skyband.api import compare
-from skyband.bench.acquatop import SPAN, WINDOWS, WidthInSeconds, load
+from skyband.bench.acquatop import SIZE, SLIDE, SPAN, START, WINDOWS, WidthInSeconds, load
 from skyband.bench.workloads import find
 from skyband.errors import SourceError
 from skyband.query.join import POLICIES
@@ -31,18 +32,22 @@ def _folder(data: Path | None) -> Path:
 
 
 def policies(settings: Settings, data: Path | None) -> dict[str, Any]:
-    """All policies side by side on one set: cumulated nDCG@k and precision@k, a line each, and errors over time."""
+    """All policies side by side on one set: nDCG@k and precision@k a window, a line each, and errors over time."""
     evening = load(_folder(data), settings["set"], settings["seed"])
     query = evening.query(settings["k"], settings["spare"], settings["budget"])
     ways: list[Any] = list(settings["policies"])
     if settings.get("width_in_seconds"):
         ways = [WidthInSeconds(evening) if way == "wsj-wbm" else way for way in ways]
+    end = START + (settings["windows"] - 1) * SLIDE + SIZE
+    mentions = evening.mentions.filter(pc.less(evening.mentions["ts"], end))
+    span = {**SPAN, "until": timedelta(milliseconds=end)}
     lines = []
-    for one in compare(query, evening.mentions, ways, **SPAN).to_pylist():
+    for one in compare(query, mentions, ways, **span).to_pylist():
         line = {
             "policy": POLICIES.get(one["policy"]) or OURS,
-            "ndcg": one["ndcg"],
-            "precision": one["precision"],
+            "ndcg": one["ndcg"] / one["windows"],
+            "precision": one["precision"] / one["windows"],
+            "windows_seen": one["windows"],
             "lookups": one["lookups"],
         }
         if settings.get("tracks"):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from skyband.reproduce.kinds import Settings
 
 _BITS, _BYTES = 500_000, 16  # a second to a remote place, and of a row: section 6.4
-_STEPS = 3e8  # of random walks
+_STEPS = 4e7  # of random walks
 _BATCH = 200  # updates between two looks of the adaptive policy
 
 
@@ -222,7 +222,7 @@ def bounds(settings: Settings, data: Path | None) -> dict[str, Any]:
     del data
     rows, n = settings["N"], settings["n"]
     half = np.full(n, 0.5)
-    walks = hits(half, half, int(np.clip(_STEPS / n**2, 20, 20_000)), settings.get("seed", 0))
+    walks = hits(half, half, int(np.clip(_STEPS / n**2, 5, 20_000)), settings.get("seed", 0))
     return {
         "survival": survival_bound(rows, n),
         "frequency": frequency_bound(rows, n),
