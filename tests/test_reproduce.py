@@ -263,9 +263,14 @@ def test_every_kind_is_tried_here():
     assert all(f'("{kind}", ' in text for kind in KINDS)
 
 
-def test_missing_data_is_told(tmp_path):
+def test_missing_data_is_told_and_the_rest_is_run(tmp_path):
     with pytest.raises(SourceError, match="acquatop"):
         KINDS["mentions"]({}, tmp_path)
+    args = ["reproduce", "acquatop", "9", "--quick", "--data", str(tmp_path), "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, args)
+    assert done.exit_code == 3
+    assert "left out: acquatop/mentions.parquet was found nowhere" in done.output
+    assert "not run" in done.output
 
 
 # ------------------------------------------------------------------ the command

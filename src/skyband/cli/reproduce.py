@@ -54,8 +54,9 @@ def reproduce(
 
     folder = results or FOLDER
     figures = chosen(paper, figure)
+    lacks: dict[str, Exception] = {}
     if run:
-        for record in _done(figures, QUICK if quick else FULL, folder, again=again, data=data):
+        for record in _done(figures, QUICK if quick else FULL, folder, lacks, again=again, data=data):
             if as_json:
                 print(json.dumps(record), flush=True)
     _tell(figures, folder, as_json=as_json)
@@ -64,10 +65,12 @@ def reproduce(
 
         changed = written(folder, pages)
         print(f"{len(changed)} pages and pictures written to {pages}", file=sys.stderr)
+    for lack in lacks.values():  # the first of them; the others were told above
+        raise lack
 
 
 def _done(
-    figures: list[Figure], mode: str, folder: Path, *, again: bool, data: Path | None
+    figures: list[Figure], mode: str, folder: Path, lacks: dict[str, Exception], *, again: bool, data: Path | None
 ) -> Iterator[dict[str, Any]]:
     """The records of the runs as they end, with the time left told on stderr."""
     from rich.console import Console
@@ -87,7 +90,7 @@ def _done(
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("getting ready", total=None)
         late: deque[float] = deque(maxlen=_LATE)
-        runs = run_all(figures, mode, folder, again=again, data=data, watch=watch)
+        runs = run_all(figures, mode, folder, again=again, data=data, watch=watch, lacks=lacks)
         for count, (run, record) in enumerate(runs, 1):
             late.append(record["seconds"])
             bar.update(task, total=len(left), completed=count, description=str(run))
@@ -95,6 +98,8 @@ def _done(
                 more = sum(late) / len(late) * (len(left) - count)
                 print(f"{count}/{len(left)} {run}: {record['seconds']:.1f} s, {more:.0f} s left", file=sys.stderr)
             yield record
+    for said in lacks:
+        console.print(f"left out: {said}", highlight=False)
 
 
 def _tell(figures: list[Figure], folder: Path, *, as_json: bool) -> None:

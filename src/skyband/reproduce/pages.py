@@ -79,7 +79,7 @@ def _section(one: Figure, raw: Path, said: list[Verdict], image: str | None) -> 
 
 def _verdict_row(one: Verdict) -> str:
     why = f": {one.because}" if one.because else ""
-    cells = (f"{one.says} ({one.cite})", one.measured, f"{_SIGN[one.verdict]} **{one.verdict}**{why}")
+    cells = (f"{one.says} ({one.cite})", f"{one.what}: {one.measured}", f"{_SIGN[one.verdict]} **{one.verdict}**{why}")
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

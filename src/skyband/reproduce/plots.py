@@ -109,9 +109,6 @@ def _draw(axis: Any, panel: Mapping[str, Any], rows: list[Row], colours: Mapping
     for name, (xs, ys, marked) in lines.items():
         colour = colours[name] % len(_COLOURS)
         style = {"color": _COLOURS[colour], "label": name, "linewidth": 1.4}
-        if panel.get("bars"):
-            axis.bar(xs, ys, color=_COLOURS[colour], label=name, alpha=0.6)
-            continue
         at = [labels.index(x) for x in xs] if words else xs
         axis.plot(at, ys, marker=_SIGNS[colour] if marked else None, markersize=4, **style)
     if words:
@@ -119,6 +116,8 @@ def _draw(axis: Any, panel: Mapping[str, Any], rows: list[Row], colours: Mapping
     for sign, scale in (("x", axis.set_xscale), ("y", axis.set_yscale)):
         if sign in panel.get("log", "") and not (sign == "x" and words):
             scale("log")
+    if "floor" in panel:
+        axis.set_ylim(bottom=panel["floor"])
     axis.minorticks_off()  # they are most of a file
     axis.set_xlabel(panel.get("xlabel", panel["x"]))
     axis.set_ylabel(panel.get("ylabel", panel.get("y", "")))

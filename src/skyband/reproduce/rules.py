@@ -20,6 +20,7 @@ class Seen(NamedTuple):
 
     numbers: dict[str, float]
     holds: list[bool]
+    what: str  # the numbers are
     rule: str
 
 
@@ -72,10 +73,10 @@ def _taken(claim: Claim, numbers: dict[str, float], what: str) -> Seen:
     take = claim.get("take", "each")
     if take != "each" and numbers:
         numbers = {take: float(_TAKES[take](list(numbers.values())))}
-    rule = f"{what}, {take}: {bounds_in_words(claim['want'])}" if len(numbers) != 1 or take != "each" else (
-        f"{what}: {bounds_in_words(claim['want'])}"
-    )  # fmt: skip
-    return Seen(numbers, [within(number, claim["want"]) for number in numbers.values()], rule)
+    rule = f"{what}, {take}: {bounds_in_words(claim['want'])}"
+    if "loose" in claim:
+        rule += f" (different: {bounds_in_words(claim['loose'])})"
+    return Seen(numbers, [within(number, claim["want"]) for number in numbers.values()], what, rule)
 
 
 _TAKES: dict[str, Callable[[list[float]], float]] = {"mean": statistics.mean, "min": min, "max": max}

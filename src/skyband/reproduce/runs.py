@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from skyband.errors import SourceError
 from skyband.reproduce.grid import FULL, QUICK, Figure, Run
 
 FOLDER = Path("benchmarks") / "results" / "reproduce"
@@ -55,7 +56,7 @@ def carried_out(folder: Path, run: Run, data: Path | None = None) -> Record:
     return record
 
 
-def run_all(
+def run_all(  # noqa: PLR0913 - one name for each thing that can be chosen
     figures: Iterable[Figure],
     mode: str,
     folder: Path,
@@ -63,13 +64,24 @@ def run_all(
     again: bool = False,
     data: Path | None = None,
     watch: Callable[[list[Run], list[Run]], None] = lambda _todo, _there: None,
+    lacks: dict[str, Exception] | None = None,
 ) -> Iterator[tuple[Run, Record]]:
-    """Do what is missing, run after run; `again` does all. `watch` is told first what is to do and what is there."""
+    """Do what is missing, run after run; `again` does all. `watch` is told first what is to do and what is there.
+
+    A run that lacks its data or a library is left out where there is a `lacks` to note why.
+    """
     wanted = list({(run.paper, run.figure, run.name): run for one in figures for run in one.runs(mode)}.values())
     todo = [run for run in wanted if again or found(folder, run) is None]
     watch(todo, [run for run in wanted if run not in todo])
     for run in todo:
-        yield run, carried_out(folder, run, data)
+        try:
+            record = carried_out(folder, run, data)
+        except (ImportError, SourceError) as error:
+            if lacks is None:
+                raise
+            lacks.setdefault(str(error), error)
+            continue
+        yield run, record
 
 
 def rows_of(folder: Path, figure: Figure) -> tuple[str, list[Record]]:

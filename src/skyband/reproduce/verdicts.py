@@ -22,6 +22,7 @@ class Verdict(NamedTuple):
     says: str
     cite: str
     verdict: str
+    what: str  # was measured
     measured: str
     rule: str
     because: str
@@ -59,6 +60,7 @@ def verdict_on(figure: Figure, claim: Claim, rows: list[Row]) -> Verdict:
         claim["says"],
         claim["cite"],
         said,
+        seen.what,
         measured,
         seen.rule,
         "; ".join(filter(None, because)),
