@@ -15,6 +15,10 @@ Row = dict[str, Any]
 Claim = Mapping[str, Any]
 
 
+EACH = "run"
+"""As the field along which a rule looks: each run by itself."""
+
+
 class Seen(NamedTuple):
     """What a rule found: a number for each label, whether each is as claimed, and the rule in words."""
 
@@ -41,9 +45,9 @@ def points(
     {1: 4.0, 2: 8.0}
     """
     held: dict[Any, list[float]] = {}
-    for row in matching(rows, where):
-        if row.get(value) is not None and along in row:
-            held.setdefault(row[along], []).append(row[value] / (row[per] if per else 1))
+    for number, row in enumerate(matching(rows, where), 1):
+        if row.get(value) is not None and (along in row or along == EACH):
+            held.setdefault(row.get(along, number), []).append(row[value] / (row[per] if per else 1))
     ordered = sorted(held) if not any(isinstance(key, str) for key in held) else list(held)
     return {key: statistics.median(held[key]) for key in ordered}
 

@@ -100,6 +100,8 @@ def told(numbers: dict[str, float], held: int) -> str:
     part = f"; as claimed in {held} of {len(numbers)}" if held < len(numbers) else ""
     if len(numbers) <= _FEW:
         return ", ".join(f"{short(number)} at {place}" for place, number in numbers.items()) + part
+    if len(set(numbers.values())) == 1:
+        return f"{short(next(iter(numbers.values())))} in all {len(numbers)} places{part}"
     low, high = min(numbers, key=lambda n: numbers[n]), max(numbers, key=lambda n: numbers[n])
     return f"{short(numbers[low])} ({low}) to {short(numbers[high])} ({high})" + part
 
