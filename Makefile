@@ -11,7 +11,7 @@ SPARK = JAVA_HOME="$$(cat .venv/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/pyt
 UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-lowest cluster-test torture fuzz soak audit check bench docs clean
+.PHONY: help env demo test test-lowest cluster-test torture fuzz soak audit check bench reproduce docs clean
 
 help: ## List the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -79,6 +79,9 @@ check: $(READY) audit ## Check style, types, the layers of imports, and dependen
 
 bench: $(READY) ## Measure the engines, quickly, and say what has become slower (ARGS=--accept: keep as it is now)
 	$(BIN)/skyband bench gate $(ARGS)
+
+reproduce: $(READY) ## Run the papers' experiments again where a raw file is missing, quickly, and write their pages
+	$(BIN)/skyband reproduce all --quick --pages docs/evidence
 
 docs: $(READY) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

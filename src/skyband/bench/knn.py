@@ -175,7 +175,7 @@ def measure(case: Case, points: np.ndarray, seed: int = 0) -> Line:
     """
     chosen = np.random.default_rng(seed + 1).integers(0, len(points), case.queries)
     targets = Targets.of("euclidean", to=points[chosen], k=case.k)
-    pass_ = _together if case.way in WAYS else _watched if case.way in WATCHED else _alone
+    pass_ = _together if case.way in WAYS else _watched if case.way.endswith(", grid") else _alone
     best, spent = pass_(case, points, targets), 0.0
     for _ in range(_PASSES - 1):
         spent += best.cpu_seconds * best.measured / case.queries

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from skyband.bench.cycles import BASELINES, Cycles
 from skyband.bench.result import CANDIDATE, Result, scan_limit
 from skyband.bench.workloads import STREAMS, trades
 from skyband.engines import ENGINES, Engine, Objects, build
@@ -136,7 +137,14 @@ class Pass(NamedTuple):
     complete: bool  # it reached the end of the stream
 
 
-def measure(case: Case, score: np.ndarray, budget: float) -> Result:
+def made(setting: Setting, engine: str) -> Engine:
+    """A running engine; of the papers' baselines, which answer after every row, one that answers at slides."""
+    if engine in BASELINES:
+        return Cycles(engine, setting.k, setting.win, setting.slide)
+    return build(engine, TopK(k=setting.k, by="x", window=Counting(setting.win, setting.slide)))
+
+
+def measure(case: Case, score: np.ndarray, budget: float, clock: Callable[[], float] = time.process_time) -> Result:
     """Time `case` over the rows of `score` that follow the first full window, in seconds of one core.
 
     A case that does not end within `budget` seconds reports the rows it managed; one that ends sooner is
@@ -149,12 +157,12 @@ def measure(case: Case, score: np.ndarray, budget: float) -> Result:
     100
     """
     number = np.arange(len(score))
-    limit = scan_limit(score, clock=time.process_time)
-    best, spent = _go(case, score, number, budget)
+    limit = scan_limit(score, clock=clock)
+    best, spent = _go(case, score, number, budget, clock)
     for _ in range(_PASSES - 1):
         if not best.complete or spent > min(budget, _ENOUGH):
             break
-        again, took = _go(case, score, number, budget)
+        again, took = _go(case, score, number, budget, clock)
         spent += took
         best = min(best, again, key=lambda done: done.seconds / done.rows)
     return Result(
@@ -166,26 +174,28 @@ def measure(case: Case, score: np.ndarray, budget: float) -> Result:
         output_rows=best.output_rows,
         candidates_peak=best.candidates_peak,
         candidate_bytes=best.candidates_peak * CANDIDATE,
-        scan_rows_per_s=max(limit, scan_limit(score, clock=time.process_time)),
+        scan_rows_per_s=max(limit, scan_limit(score, clock=clock)),
         filled=best.filled,
     )
 
 
-def _go(case: Case, score: np.ndarray, number: np.ndarray, budget: float) -> tuple[Pass, float]:
+def _go(
+    case: Case, score: np.ndarray, number: np.ndarray, budget: float, clock: Callable[[], float] = time.process_time
+) -> tuple[Pass, float]:
     """One pass, and how long it took with filling the window."""
     k, win, slide = case.setting
-    running = build(case.engine, TopK(k=k, by="x", window=Counting(win, slide)))
-    began = time.process_time()
+    running = made(case.setting, case.engine)
+    began = clock()
     full = max(win, min(_FILL, len(score) // 2))
     if full >= len(score):
         msg = f"{case} leaves no row to time: give more than the {win} rows of a window"
         raise QueryError(msg)
     # a slow engine may take minutes over a million rows: find out how many it can be given at once
     most = max(10_000, min(BATCH, BATCH // 2 * slide // k))  # what is put out at once has to fit as well
-    at, _, batch = _feed(running, score, number, (0, full, most), max(slide, 1_000), _PATIENCE * budget)
-    filling = time.process_time()
-    end, rows_out, _ = _feed(running, score, number, (at, len(score), most), batch, budget)
-    ended = time.process_time()
+    at, _, batch = _feed(running, score, number, (0, full, most), max(slide, 1_000), (_PATIENCE * budget, clock))
+    filling = clock()
+    end, rows_out, _ = _feed(running, score, number, (at, len(score), most), batch, (budget, clock))
+    ended = clock()
     done = Pass(end - at, ended - filling, rows_out, running.peak, at >= win, end == len(score))
     return done, ended - began
 
@@ -196,16 +206,17 @@ def _feed(
     number: np.ndarray,
     between: tuple[int, int, int],
     batch: int,
-    budget: float,
+    timed: tuple[float, Callable[[], float]],
 ) -> tuple[int, int, int]:
     """Give the rows until they or the time run out: how far it came, rows of answers, the size of a batch."""
     at, high, most = between
-    rows_out, now = 0, time.process_time()
+    budget, clock = timed
+    rows_out, now = 0, clock()
     till = now + budget
     while at < high and now < till:
         to = min(at + batch, high)
         rows_out += _give(running, score, number, at, to)
-        before, now = now, time.process_time()
+        before, now = now, clock()
         bearable = round((to - at) / max(now - before, 1e-6) * budget / 8)  # or one batch outlasts the budget
         batch = max(1_000, min(4 * batch, bearable, most))
         at = to

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import _exit, bench, demo, doctor, explain, init, parse, policies, run, view
+from skyband.cli import _exit, bench, demo, doctor, explain, init, parse, policies, reproduce, run, view
 from skyband.errors import SkybandError
 
 
@@ -87,6 +87,7 @@ app.command("explain", help=explain.HELP)(explain.explain)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 app.command("compare-policies", help=policies.HELP)(policies.compare_policies)
 app.add_typer(bench.app, name="bench")
+app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(view.app, name="view")
 
 
