@@ -89,10 +89,10 @@ def top_k(
         alone = asked[0]
         shares = [Board(alone) if alone.of else Single(alone, choose(alone, engine).engine)]
     else:
-        workload = Workload(asked)
+        workload = query if isinstance(query, Workload) else Workload(asked)
         per = tuple(per_of(asked))
         found = [part for family in workload.families() for part in split(family, tasks)]
-        shares = [Shared(family, per, workload.chosen(engine)) for family in found]
+        shares = [Shared(family, per, workload.chosen(engine), at == 0) for at, family in enumerate(found)]
 
     def transform(df: DataFrame) -> DataFrame:
         return _transformed(df, asked, shares, buckets, early=early)
@@ -124,21 +124,26 @@ def _transformed(
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
+    from skyband.spark.control import CONTROL
     from skyband.spark.emit import decoded, result_type, source_schema
     from skyband.spark.prune import ID, PACKED
     from skyband.spark.state import fingerprint
 
-    schema = source_schema(df.schema)
-    first = asked[0]
+    first, ruled = asked[0], CONTROL in df.columns
+    if ruled and (not isinstance(shares[0], Shared) or shares[0].family.reserve is None):
+        msg = 'control rows need what queries to come must fit into: write sb.Workload(..., max_k=100, finest="10 s")'
+        raise QueryError(msg)
+    own = df.drop(CONTROL) if ruled else df
+    schema = source_schema(own.schema)
     for query in asked:
-        out = result_type(df.schema, query, early=early)
+        out = result_type(own.schema, query, early=early)
         if df.isStreaming:
             _check_stream(df, query)
     if isinstance(shares[0], Shared):
-        out = result_type(df.schema, first, early=early, per=shares[0].per)
+        out = result_type(own.schema, first, early=early, per=shares[0].per)
     rows = df
     if any(query.id is None and not query.of for query in asked):
-        rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in df.schema if _hashable(f.dataType)]))
+        rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in own.schema if _hashable(f.dataType)]))
     parts = [(buckets or 8) if share.query.per else 1 for share in shares]
     keys = bucket_keys(sum(parts))
     dealt = [keys[sum(parts[:at]) : sum(parts[: at + 1])] for at in range(len(parts))]
@@ -163,7 +168,10 @@ def _transformed(
     )
     counts = ("rows", "without_score", "without_time", "late", "candidates")
     name = "skyband" if first.name is None or len(asked) > 1 else f"skyband {first.name}"
-    told = told.observe(name, *(F.sum(count).alias(count) for count in counts))
+    seen = [F.sum(count).alias(count) for count in counts]
+    if ruled:
+        seen += [F.max("refused").alias("refused"), F.max("notice").alias("notice")]
+    told = told.observe(name, *seen)
     return told.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
 
 
@@ -192,12 +200,16 @@ def _packing(
     dealt: list[tuple[Share, list[int]]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from skyband.spark.control import orders_in, told_all
+
         packers = [share.packer(keys) for share, keys in dealt]
         for batch in batches:
             if batch.num_rows:
-                rows = pa.Table.from_batches([batch])
+                rows, orders = orders_in(pa.Table.from_batches([batch]), dealt[0][0].query)
                 for packer in packers:
                     packer.add(rows)
+                if orders:  # to every bucket
+                    yield from told_all([key for _, keys in dealt for key in keys], orders)
         for packer in packers:
             yield from packer.packed()
 

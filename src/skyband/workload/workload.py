@@ -9,11 +9,11 @@ from weakref import WeakSet
 
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
-from skyband.query.duration import MICROSECONDS, instant
-from skyband.workload.family import AFTER, NEVER, Family, Member, check, families, kinship, per_of
+from skyband.query.duration import MICROSECONDS, duration, instant
+from skyband.workload.family import AFTER, NEVER, Family, Member, Reserve, check, families, kinship, per_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     import pyarrow as pa
 
@@ -48,6 +48,10 @@ class Workload(Mapping[str, TopK]):
     ----------
     queries
         What to begin with. Those without a name are called q0, q1, ... by their place.
+    max_k, finest
+        What to hold ready for time windows of queries to come: none wants more than `max_k` rows, and all begin and end
+        at multiples of `finest`, such as "10 s". On Spark, queries can come and go only with these, which cannot
+        change while a checkpoint is in use.
 
     Examples
     --------
@@ -67,12 +71,17 @@ class Workload(Mapping[str, TopK]):
     ['q1', 'q1']
     """
 
-    def __init__(self, queries: Iterable[TopK] = ()) -> None:
+    def __init__(
+        self, queries: Iterable[TopK] = (), *, max_k: int | None = None, finest: str | timedelta | None = None
+    ) -> None:
         given = list(queries)
+        self._reserve = _reserved(max_k, finest)
         self._members: dict[str, tuple[int, TopK, tuple[int, int]]] = {
             name: (number, query, (NEVER, AFTER))
             for number, (name, query) in enumerate(zip(check(given), given, strict=True))
         }
+        for query in given:
+            self._check(query)
         self._next = len(given)
         self._running: WeakSet[WorkloadPipeline] = WeakSet()
 
@@ -103,6 +112,7 @@ class Workload(Mapping[str, TopK]):
             raise QueryError(msg)
         if self._members:
             check([replace(self.first(), name=None), replace(query, name=None)])
+        self._check(query)
         self._members[name] = (self._next, query, bounds(query, active))
         self._next += 1
         try:
@@ -138,6 +148,7 @@ class Workload(Mapping[str, TopK]):
         if new.window.counts != query.window.counts:
             msg = f"window={window!r} is of another kind than {query.window!r}: remove the query and add a new one"
             raise QueryError(msg)
+        self._check(new)
         span = bounds(new, active) if active is not None else active_now
         if new.window != query.window:  # answers under the same name, but its lists begin anew
             self.remove(name)
@@ -171,7 +182,7 @@ class Workload(Mapping[str, TopK]):
             for m in family.members:
                 number, span = places[m.number]
                 members.append(_limited(replace(m, number=number), span))
-            found.append(family.with_members(members))
+            found.append(family.with_reserve(self._reserve).with_members(members))
         return found
 
     def open(self, schema: pa.Schema, engine: str, **more: Any) -> WorkloadPipeline:
@@ -184,6 +195,10 @@ class Workload(Mapping[str, TopK]):
         return pipeline
 
     # ------------------------------------------------------------ the rest
+
+    def _check(self, query: TopK) -> None:
+        if self._reserve is not None:
+            self._reserve.check(int(query.k), query.window)
 
     def _member(self, name: str) -> tuple[int, TopK, tuple[int, int]]:
         if name not in self._members:
@@ -201,13 +216,13 @@ class Workload(Mapping[str, TopK]):
         member = _limited(Member(number, name, int(query.k), query.window), span)
         line = _home(pipeline, query, number)
         if line is None:
-            family = families([replace(query, name=name)])[0]
+            family = families([replace(query, name=name)])[0].with_reserve(self._reserve)
             if query.window.counts:
                 line = pipeline.open(family.with_members([]))
             else:  # begin with the member, so that every engine will do
                 line = pipeline.open(family.with_members([_blind(member, pipeline)]))
                 return _told(line, line.family.members[0])
-        return _joined(line, member)
+        return joined(line, member)
 
     def _grow(self, pipeline: WorkloadPipeline, name: str) -> Admission:
         """Change the k, or the bounds, of a query in a pipeline that runs."""
@@ -220,10 +235,10 @@ class Workload(Mapping[str, TopK]):
         if query.k <= min(m.k for m in old):  # what is kept is enough
             line.change([*rest, *(replace(m, k=member.k, high=min(m.high, member.high)) for m in old)])
             return Admission(name)
-        return _joined(line, member, old)
+        return joined(line, member, old)
 
 
-def _joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> Admission:
+def joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> Admission:
     """Let a member in, exact from the first window on that begins after what has been seen."""
     import numpy as np
 
@@ -279,6 +294,22 @@ def _home(pipeline: WorkloadPipeline, query: TopK, number: int) -> FamilyPipelin
     """The family of a pipeline that a query belongs to."""
     key = kinship(query, number)
     return next((line for line in pipeline.lines if line.key == key), None)
+
+
+def _reserved(max_k: int | None, finest: str | timedelta | None) -> Reserve | None:
+    if max_k is None and finest is None:
+        return None
+    if max_k is None or finest is None:
+        msg = f'max_k={max_k!r} and finest={finest!r} go together: write both, such as max_k=100, finest="10 s"'
+        raise QueryError(msg)
+    if not isinstance(max_k, int) or isinstance(max_k, bool) or max_k < 1:
+        msg = f"max_k={max_k!r} is no number of rows: write a whole number from 1 on"
+        raise QueryError(msg)
+    step = duration(finest, "finest")
+    if step < 1:
+        msg = f"finest={finest!r} is no length of time: write one above 0"
+        raise QueryError(msg)
+    return Reserve(max_k, step)
 
 
 def bounds(query: TopK, active: tuple[Moment, Moment] | None) -> tuple[int, int]:
