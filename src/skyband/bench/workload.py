@@ -67,6 +67,7 @@ class Scale(NamedTuple):
 
 
 QUICK, FULL = Scale(1_500_000, 2.0, 20), Scale(3_000_000, 60.0, 1_000)
+_ALONE = 4.0  # times the budget: a thousand engines fill a thousand windows
 
 
 def engines() -> list[str]:
@@ -74,16 +75,19 @@ def engines() -> list[str]:
     return [*WORKLOADS, *(f"alone {name}" for name in ALONE)]
 
 
-def cases(*, quick: bool, only: Iterable[str] = ()) -> list[Case]:
+def cases(*, quick: bool, only: Iterable[str] = (), kinds: Iterable[str] = (), sizes: Iterable[int] = ()) -> list[Case]:
     """What the suite measures; a quick run has all engines on the general case, and the shared sweep on the others."""
     chosen = list(only) or engines()
+    wanted, numbers = list(kinds) or [*(kind.name for kind in KINDS), "trades"], list(sizes) or list(QUERIES)
     found = []
     for kind in KINDS:
-        for queries in QUERIES:
+        for queries in numbers if kind.name in wanted else ():
             general = kind.name == "all" and queries == QUERIES[-1]
             able = [engine for engine in chosen if not quick or engine == "sweep" or general]
             found += [Case(kind, queries, "lognormal", engine) for engine in able]
-    return found + ([] if quick else [Case(KINDS[-1], QUERIES[-1], "trades", engine) for engine in chosen])
+    if quick or "trades" not in wanted:
+        return found
+    return found + [Case(KINDS[-1], numbers[-1], "trades", engine) for engine in chosen]
 
 
 def workload(kind: Kind, queries: int, seed: int = 0) -> Family:
@@ -126,11 +130,12 @@ def measure(case: Case, score: np.ndarray, scale: Scale, seed: int = 0) -> Resul
         chosen = family.members[: max(1, min(scale.sample, case.queries))]
         parts = [family.with_members([member]) for member in chosen]
         times = case.queries / len(chosen)
+    budget = scale.budget if shared else scale.budget * _ALONE
     fill = min(max(member.window.size for member in family.members), len(score) * 2 // 3)
     _warm(case.engine, family)
     seconds, out, rows, peak, size, full = 0.0, 0.0, 0, 0, 0, True
     for part in parts:
-        found = _timed(case.engine, part, score, fill, scale.budget / len(parts))
+        found = _timed(case.engine, part, score, fill, budget / len(parts))
         seconds += found.seconds / found.rows
         rows, full = max(rows, found.rows), full and found.filled
         out, peak, size = out + found.output / found.rows, peak + found.peak, size + found.size

@@ -53,6 +53,31 @@ def freed(node, nodes, state):
 
 
 @inlined
+def takers(new, views, which):
+    """Put the places of the views that take a row of this score into `which`; how many there are."""
+    ks, _, bounds, least = views
+    found = 0
+    for block in range(len(least)):
+        if new < least[block]:
+            continue
+        for v in range(block * BLOCK, min((block + 1) * BLOCK, len(ks))):
+            if new >= bounds[v] and ks[v] > 0:
+                which[found] = v
+                found += 1
+    return found
+
+
+@inlined
+def rebounded(views, which, found):
+    """The bounds of these views have risen: so may have the least of their blocks."""
+    block = -1
+    for i in range(found):
+        if which[i] // BLOCK > block:
+            block = which[i] // BLOCK
+            views.least[block] = lowest(views.bound, block, len(views.k))
+
+
+@inlined
 def lowest(bound, block, views):
     """The least bound of a block of views."""
     least = np.inf

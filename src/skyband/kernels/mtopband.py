@@ -3,7 +3,7 @@
 import numpy as np
 
 from skyband.kernels._jit import kernel
-from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, TAIL, freed, lowest, taken
+from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, TAIL, freed, lowest, rebounded, taken, takers
 
 __all__ = ["COUNT", "FREE", "HEAD", "PEAK", "ROW", "TAIL", "answer", "insert", "shrink"]
 
@@ -15,41 +15,38 @@ def insert(score, time, id, stop, newest, nodes, views, lists, first, state):
     `lists[first[v]:]` are the nodes of view v, best first; `newest` is the number of the newest view.
     """
     scores, refs = nodes.score, nodes.refs
-    ks, counts, bounds, least = views
-    total = len(ks)
+    ks, counts, bounds, _ = views
+    which = np.empty(len(ks), np.int64)
     row = state[ROW]
     while row < stop and state[FREE] >= 0:
-        new, node = score[row], -1
-        for block in range(len(least)):
-            if new < least[block]:
-                continue
-            for v in range(block * BLOCK, min((block + 1) * BLOCK, total)):
-                if new < bounds[v] or ks[v] == 0:
-                    continue
-                if node < 0:
-                    node = taken(new, time[row], id[row], newest, nodes, state)
-                base, size = first[v], counts[v]
-                if size == ks[v]:
-                    size -= 1
-                    worst = lists[base + size]
-                    refs[worst] -= 1
-                    if refs[worst] == 0:
-                        freed(worst, nodes, state)
-                low, high = base, base + size
-                while low < high:  # equal scores: the later row wins
-                    mid = (low + high) >> 1
-                    if scores[lists[mid]] > new:
-                        low = mid + 1
-                    else:
-                        high = mid
-                for place in range(base + size, low, -1):
-                    lists[place] = lists[place - 1]
-                lists[low] = node
-                refs[node] += 1
-                counts[v] = size + 1
-                if size + 1 == ks[v]:
-                    bounds[v] = scores[lists[base + size]]
-            least[block] = lowest(bounds, block, total)
+        new = score[row]
+        found = takers(new, views, which)
+        if found > 0:
+            node = taken(new, time[row], id[row], newest, nodes, state)
+        for i in range(found):
+            v = which[i]
+            base, size = first[v], counts[v]
+            if size == ks[v]:
+                size -= 1
+                worst = lists[base + size]
+                refs[worst] -= 1
+                if refs[worst] == 0:
+                    freed(worst, nodes, state)
+            low, high = base, base + size
+            while low < high:  # equal scores: the later row wins
+                mid = (low + high) >> 1
+                if scores[lists[mid]] > new:
+                    low = mid + 1
+                else:
+                    high = mid
+            for place in range(base + size, low, -1):
+                lists[place] = lists[place - 1]
+            lists[low] = node
+            refs[node] += 1
+            counts[v] = size + 1
+            if size + 1 == ks[v]:
+                bounds[v] = scores[lists[base + size]]
+        rebounded(views, which, found)
         row += 1
     state[ROW] = row
 

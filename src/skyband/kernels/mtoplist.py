@@ -3,7 +3,7 @@
 import numpy as np
 
 from skyband.kernels._jit import inlined, kernel
-from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, TAIL, freed, lowest, taken
+from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, TAIL, freed, lowest, rebounded, taken, takers
 from skyband.kernels.shift import shift_back, shift_forth
 
 __all__ = ["COUNT", "FREE", "HEAD", "PEAK", "ROW", "TAIL", "insert", "shrink", "walk"]
@@ -17,39 +17,35 @@ def insert(score, time, id, stop, newest, nodes, views, pointer, order, base, st
     sees. `base` is the number of the first view, `newest` that of the last; `order` has the nodes, best first.
     """
     scores, refs, panes, prev = nodes.score, nodes.refs, nodes.pane, nodes.prev
-    ks, counts, bounds, least = views
-    total = len(ks)
+    ks, counts, bounds, _ = views
+    which = np.empty(len(ks), np.int64)
     row = state[ROW]
     while row < stop and state[FREE] >= 0:
-        new, node = score[row], -1
-        for block in range(len(least)):
-            if new < least[block]:
+        found = takers(score[row], views, which)
+        if found > 0:
+            node = taken(score[row], time[row], id[row], newest, nodes, state)
+            placed(node, nodes, order, state)
+        for i in range(found):
+            v = which[i]
+            refs[node] += 1
+            if counts[v] < ks[v]:
+                counts[v] += 1
+                if counts[v] == ks[v]:  # full: the pointer begins at the worst row that it sees
+                    worst = state[TAIL]
+                    while panes[worst] < base + v:
+                        worst = prev[worst]
+                    pointer[v], bounds[v] = worst, scores[worst]
                 continue
-            for v in range(block * BLOCK, min((block + 1) * BLOCK, total)):
-                if new < bounds[v] or ks[v] == 0:
-                    continue
-                if node < 0:
-                    node = taken(new, time[row], id[row], newest, nodes, state)
-                    placed(node, nodes, order, state)
-                refs[node] += 1
-                if counts[v] < ks[v]:
-                    counts[v] += 1
-                    if counts[v] == ks[v]:  # full: the pointer begins at the worst row that it sees
-                        worst = state[TAIL]
-                        while panes[worst] < base + v:
-                            worst = prev[worst]
-                        pointer[v], bounds[v] = worst, scores[worst]
-                    continue
-                worst = pointer[v]
-                better = prev[worst]
-                while panes[better] < base + v:
-                    better = prev[better]
-                pointer[v], bounds[v] = better, scores[better]
-                refs[worst] -= 1
-                if refs[worst] == 0:  # its career, with all its gaps, is over
-                    unplaced(worst, nodes, order, state)
-                    freed(worst, nodes, state)
-            least[block] = lowest(bounds, block, total)
+            worst = pointer[v]
+            better = prev[worst]
+            while panes[better] < base + v:
+                better = prev[better]
+            pointer[v], bounds[v] = better, scores[better]
+            refs[worst] -= 1
+            if refs[worst] == 0:  # its career, with all its gaps, is over
+                unplaced(worst, nodes, order, state)
+                freed(worst, nodes, state)
+        rebounded(views, which, found)
         row += 1
     state[ROW] = row
 

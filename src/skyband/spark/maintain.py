@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
 import pandas as pd
@@ -12,25 +13,29 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from skyband.flow.part import joined
 from skyband.flow.saved import load, save
+from skyband.spark.control import CONTROL, obey, tidied
 from skyband.spark.prune import Counts, settled, unpacked
 from skyband.spark.state import check, chunks, dump, read, unwrite, widened, write
 from skyband.windows.timeline import BEGINNING
+from skyband.workload.family import Member
 
 if TYPE_CHECKING:
     from skyband.flow.part import Part
+    from skyband.flow.pipeline import Pipeline
     from skyband.flow.saved import Saved
     from skyband.spark.board import AllTimeBucket, BoardBucket
     from skyband.spark.joined import JoinBucket
     from skyband.spark.share import Share, Shared, Single
     from skyband.spark.view import ViewBucket, Watched
+    from skyband.workload.pipeline import FamilyPipeline
 
 COUNTED = ("rows", "without_score", "without_time", "late", "candidates")
 """What a bucket counts at each trigger; a join counts its look-ups too."""
 
 
 def told_type(counted: Sequence[str]) -> str:
-    """What a bucket tells at each trigger: its answers as an Arrow blob, and its counts."""
-    return ", ".join(["blob binary", *(f"{name} long" for name in counted)])
+    """What a bucket tells at each trigger: its answers as an Arrow blob, its counts, what became of control rows."""
+    return ", ".join(["blob binary", *(f"{name} long" for name in counted), "notice string"])
 
 
 class Bucket:
@@ -49,15 +54,28 @@ class Bucket:
         line = self.line
         line.timeline.watermark = max(line.timeline.watermark, watermark)
         edge = line.timeline.watermark
-        parts = []
+        parts, orders = [], []
         for counts, blob in zip(packed["counts"], packed["blob"], strict=True):
             Counts.read(unwrite(counts), edge, self.counts)
-            if blob:
-                parts.append(self._punctual(unpacked(unwrite(blob), self.schema), edge))
+            table = unwrite(blob) if blob else None
+            if table is not None and CONTROL in table.column_names:
+                orders += table.column(CONTROL).to_pylist()
+            elif table is not None:
+                parts.append(self._punctual(unpacked(table, self.schema), edge))
+        self._obey(orders)
         before = line.stats.late
         answers = self._push(parts, watermark)
         self.counts["late"] += line.stats.late - before
         return self._told(answers)
+
+    def _obey(self, orders: list[str]) -> None:
+        """Queries that come and go: here there are none."""
+
+    def _copy(self) -> Pipeline:
+        """A pipeline that stands where this one does."""
+        copy = self.share.line(self.schema, self.engine)
+        load(copy, self.engine, save(self.line))
+        return copy
 
     def _punctual(self, part: Part, edge: int) -> Part:
         """Without the rows of panes that have closed, which are counted already."""
@@ -106,9 +124,7 @@ class Bucket:
         final = self._marked(answers, final=True)
         if not self.early or self.line.clock.counts:
             return final
-        copy = self.share.line(self.schema, self.engine)
-        load(copy, self.engine, save(self.line))
-        return pa.concat_tables([final, self._marked(copy.finish(), final=False)])
+        return pa.concat_tables([final, self._marked(self._copy().finish(), final=False)])
 
     def _marked(self, answers: pa.Table, *, final: bool) -> pa.Table:
         name = self.query.column("query")
@@ -137,6 +153,54 @@ class Bucket:
         if line.clock.counts or line.waiting or len(line.engine.candidates().id):
             return True
         return bool(len(line.emitter.busy()))
+
+
+class ChangingBucket(Bucket):
+    """A bucket whose queries come and go: which ones take part is a part of its state."""
+
+    share: Shared
+    line: FamilyPipeline
+
+    def __init__(self, share: Shared, schema: pa.Schema, engine: str, *, early: bool = False) -> None:
+        super().__init__(share, schema, engine, early=early)
+        self.counts["refused"] = 0
+        self.notice: str | None = None
+
+    def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:
+        """Control rows, which come before the rows of their batch, and these; who has left is then forgotten."""
+        answers = super().take(packed, watermark)
+        tidied(self.line, self.line.timeline.watermark)
+        return answers
+
+    def _obey(self, orders: list[str]) -> None:
+        names = [member.name for member in self.share.family.members]
+        notes, self.counts["refused"] = obey(self.line, orders, names, lead=self.share.lead)
+        self.notice = "; ".join(notes) or None
+
+    def _copy(self) -> Pipeline:
+        copy = self.share.line(self.schema, self.engine, self.line.family.members)
+        load(copy, self.engine, save(self.line))
+        return copy
+
+    def save(self) -> Saved:
+        """All there is to remember, and who takes part."""
+        members = [json.dumps(member.as_json()) for member in self.line.family.members]
+        return {**save(self.line), "members": pa.table({"v": pa.array(members, pa.string())})}
+
+    def load(self, saved: Saved) -> None:
+        """Go on where another one stood, with the queries that took part there."""
+        told = cast("pa.Table", saved.pop("members")).column("v").to_pylist()
+        members = [Member.from_json(json.loads(text)) for text in told]
+        self.line = self.share.line(self.schema, self.engine, members)
+        load(self.line, self.engine, saved)
+
+    def alive(self) -> bool:
+        """Whether there is anything to remember: queries that came or went too."""
+        return self.line.family.members != self.share.family.members or super().alive()
+
+    def next_end(self) -> int | None:
+        """When something will happen next without new rows."""
+        return super().next_end() if super().alive() and self.line.family.members else None
 
 
 AnyBucket = Union[Bucket, "BoardBucket", "AllTimeBucket", "JoinBucket", "ViewBucket"]
@@ -190,6 +254,7 @@ class Operator(StatefulProcessor):
             {
                 "blob": [write(answers) if answers.num_rows else None],
                 **{name: [counts.get(name, 0)] for name in self.counted},
+                "notice": pd.array([getattr(bucket, "notice", None)], "string"),
             }
         )
 

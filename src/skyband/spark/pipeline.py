@@ -75,7 +75,7 @@ def top_k(
         if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
             msg = f"{name}={given!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
             raise QueryError(msg)
-    shares = [_share(query, engine)] if isinstance(query, TopK) else _shares(asked, engine, tasks)
+    shares = [_share(query, engine)] if isinstance(query, TopK) else _shares(query, asked, engine, tasks)
 
     def transform(df: DataFrame) -> DataFrame:
         return _transformed(df, asked, shares, buckets, early=early)
@@ -110,14 +110,14 @@ def _share(query: TopK, engine: str) -> Share:
     return Board(query) if query.of else Single(query, choose(query, engine).engine)
 
 
-def _shares(asked: list[TopK], engine: str, tasks: int) -> list[Share]:
+def _shares(query: Sequence[TopK] | Workload, asked: list[TopK], engine: str, tasks: int) -> list[Share]:
     """What answers many queries."""
-    workload, per = Workload(asked), tuple(per_of(asked))
+    workload, per = query if isinstance(query, Workload) else Workload(asked), tuple(per_of(asked))
     if asked[0].join is not None:
         return [Joined.of(asked[0], dict(workload.items()), per)]
     chosen = workload.chosen(engine)
     found = [part for family in workload.families(chosen) for part in split(family, tasks)]
-    return [Shared(family, per, chosen) for family in found]
+    return [Shared(family, per, chosen, at == 0) for at, family in enumerate(found)]
 
 
 def _queries(query: object) -> Iterable[TopK]:
@@ -145,25 +145,30 @@ def _transformed(
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
+    from skyband.spark.control import CONTROL
     from skyband.spark.emit import result_type, source_schema
     from skyband.spark.prune import ID, PACKED
     from skyband.spark.state import fingerprint
 
-    schema = source_schema(df.schema)
-    first = asked[0]
+    first, ruled = asked[0], CONTROL in df.columns
+    if ruled and (not isinstance(shares[0], Shared) or shares[0].family.reserve is None):
+        msg = 'control rows need what queries to come must fit into: write sb.Workload(..., max_k=100, finest="10 s")'
+        raise QueryError(msg)
+    own = df.drop(CONTROL) if ruled else df
+    schema = source_schema(own.schema)
     for query in asked:
-        out = result_type(df.schema, query, early=early)
+        out = result_type(own.schema, query, early=early)
         if df.isStreaming:
             _check_stream(df, query)
     if isinstance(shares[0], Shared):
-        out = result_type(df.schema, first, early=early, per=shares[0].per)
+        out = result_type(own.schema, first, early=early, per=shares[0].per)
     if isinstance(shares[0], Joined):
         joined = shares[0]
         per = None if joined.others is None else joined.per
         out = result_type(df.schema, joined.query, early=early, per=per, join=shared_join(joined.queries))
     rows = df
     if any(query.id is None and not query.of for query in asked):
-        rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in df.schema if _hashable(f.dataType)]))
+        rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in own.schema if _hashable(f.dataType)]))
     parts = [_buckets(share, buckets) for share in shares]
     keys = bucket_keys(sum(parts))
     dealt = [keys[sum(parts[:at]) : sum(parts[: at + 1])] for at in range(len(parts))]
@@ -182,7 +187,7 @@ def _transformed(
         for share, mine in zip(shares, dealt, strict=True)
         for key in mine
     }
-    counted = (*COUNTED, *LOOKUPS) if isinstance(shares[0], Joined) else COUNTED
+    counted = (*COUNTED, *LOOKUPS) if isinstance(shares[0], Joined) else (*COUNTED, "refused") if ruled else COUNTED
     operator = Operator(by_key, schema, identity, early=early, counted=counted)
     name = None if len(asked) > 1 else first.name
     return stateful(packed, operator, "none" if first.window.counts else "eventTime", name, out)
@@ -200,7 +205,9 @@ def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None,
         session.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
     told = told_type(operator.counted)
     said = packed.groupBy("bucket").transformWithStateInPandas(operator, told, "append", time)
-    counts = [F.sum(count).alias(count) for count in operator.counted]
+    counts = [(F.max if count == "refused" else F.sum)(count).alias(count) for count in operator.counted]
+    if "refused" in operator.counted:  # every bucket is told the same
+        counts.append(F.max("notice").alias("notice"))
     said = said.observe(f"skyband {name}" if name else "skyband", *counts)
     return said.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
 
@@ -256,12 +263,16 @@ def _packing(
     dealt: list[tuple[Share, list[int]]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from skyband.spark.control import orders_in, told_all
+
         packers = [share.packer(keys) for share, keys in dealt]
         for batch in batches:
             if batch.num_rows:
-                rows = pa.Table.from_batches([batch])
+                rows, orders = orders_in(pa.Table.from_batches([batch]), dealt[0][0].query)
                 for packer in packers:
                     packer.add(rows)
+                if orders:  # to every bucket
+                    yield from told_all([key for _, keys in dealt for key in keys], orders)
         for packer in packers:
             yield from packer.packed()
 

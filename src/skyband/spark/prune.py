@@ -131,7 +131,7 @@ class Packer:
             places = np.flatnonzero(mine == bucket)
             for at in range(0, max(len(places), 1), _MOST):
                 rows = _columns(whole.take(places[at : at + _MOST])) if whole is not None and len(places) else None
-                out.add(int(self.keys[bucket]), self.counts.table(bucket) if at == 0 else _NO_COUNTS, rows)
+                out.add(int(self.keys[bucket]), self.counts.table(bucket) if at == 0 else NO_COUNTS, rows)
         yield from out.batches()
 
 
@@ -228,7 +228,7 @@ class Blobs:
 
 NEVER = (1 << 62) - 1  # the end of a pane that never closes: rows without a time, and where nothing is pruned
 COUNTS = ["pane", "rows", "without_score", "without_time"]
-_NO_COUNTS = pa.table({name: np.empty(0, np.int64) for name in COUNTS})
+NO_COUNTS = pa.table({name: np.empty(0, np.int64) for name in COUNTS})
 
 
 def _columns(part: Part) -> pa.Table:

@@ -14,6 +14,8 @@ from skyband.workload.clock import SharedClock
 from skyband.workload.pipeline import FamilyPipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import pyarrow as pa
 
@@ -66,6 +68,7 @@ class Shared:
     family: Family
     per: tuple[str, ...]  # of the whole workload
     engine: str
+    lead: bool = True  # whether queries that come and are like none belong here
 
     @property
     def query(self) -> TopK:
@@ -77,9 +80,10 @@ class Shared:
         plain = self.family.points or self.query.window.kind == "row"
         return Clock.of(self.query.window) if plain else SharedClock(self.family)
 
-    def line(self, schema: pa.Schema, engine: str) -> Pipeline:
-        """Their pipeline, anew."""
-        return FamilyPipeline(self.family, schema, engine, per=self.per, fixed=True)
+    def line(self, schema: pa.Schema, engine: str, members: Sequence[Member] | None = None) -> FamilyPipeline:
+        """Their pipeline, anew; with `members`, that of the queries that take part now."""
+        family = self.family if members is None else self.family.with_members(members)
+        return FamilyPipeline(family, schema, engine, per=self.per, fixed=family.reserve is None)
 
     def packer(self, keys: list[int]) -> Packer:
         """What goes before the shuffle."""
@@ -89,12 +93,16 @@ class Shared:
 
     def bucket(self, schema: pa.Schema, engine: str, *, early: bool) -> Bucket:
         """What goes behind it."""
-        from skyband.spark.maintain import Bucket
+        from skyband.spark.maintain import Bucket, ChangingBucket
 
-        return Bucket(self, schema, engine, early=early)
+        made = Bucket if self.family.reserve is None else ChangingBucket
+        return made(self, schema, engine, early=early)
 
     def told(self) -> dict[str, str]:
-        """What a state of it belongs to: every query, in place of the largest."""
+        """What a state of it belongs to: every query, in place of the largest; or what any of them must fit into."""
+        reserve = self.family.reserve
+        if reserve is not None:
+            return {"k": f"at most {reserve.k}", "window": f"of panes of {reserve.finest} us", "queries": "come and go"}
         by = {m.number: "" if m.by is None else f", {m.by.text}" for m in self.family.members}
         each = "; ".join(f"{m.name}: k {m.k}, {m.window}{by[m.number]}" for m in self.family.members)
         said = {"k": "of each", "window": "of each", "queries": each}

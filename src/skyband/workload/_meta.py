@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _NEVER = -(1 << 62)
 
 
-class Views:
+class Views(ABC):
     """The nodes and views that both structures keep; views are numbered from 0 on as they open."""
 
     def __init__(self) -> None:
@@ -41,17 +42,17 @@ class Views:
                 self.more_nodes()
             self.put(rows)
 
+    @abstractmethod
     def put(self, rows: Objects) -> None:
         """Insert rows from `state[ROW]` on, while there are free nodes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shrink(self, number: int, k: int) -> None:
         """Let a view want k rows only; with 0 it is closed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def best(self, number: int, k: int, ids: np.ndarray, scores: np.ndarray) -> int:
         """Put the k best of view `number` into the columns; how many there are."""
-        raise NotImplementedError
 
     def open(self, k: int) -> int:
         """A new view at the end, for k rows; its number. Closed ones at the front are forgotten now and then."""
@@ -64,6 +65,7 @@ class Views:
         self.begun(at, k)
         return self.base + at
 
+    @abstractmethod
     def begun(self, at: int, k: int) -> None:
         """What the structure itself needs for a new view."""
 
@@ -87,6 +89,7 @@ class Views:
         """Bytes that the structure itself keeps for its views."""
         return 4 * self.open_views
 
+    @abstractmethod
     def moved(self, gone: int, kept: int, room: int) -> None:
         """What the structure itself keeps for each view, moved to the front."""
 

@@ -30,6 +30,15 @@ class SharedClock:
         self._shift = np.array([member.clock.shift for member in family.members], np.int64)
         self.slide = int(self._slide.min(initial=1 << 62)) if len(self._slide) else 1
         self.size = int(self._size.max(initial=1))
+        self._members = len(self._slide)
+        if family.reserve is not None:  # cut wherever a window of a query to come may begin or end
+            finest = np.array([family.reserve.finest])
+            self._size, self._slide = np.append(self._size, finest), np.append(self._slide, finest)
+            self._origin = np.append(self._origin, 0 * finest)
+            shifts = set(self._shift.tolist()) - {0}
+            for shift in shifts:  # of windows that are closed on the right
+                self._size, self._slide = np.append(self._size, finest), np.append(self._slide, finest)
+                self._origin = np.append(self._origin, finest * 0 + shift)
 
     def pane(self, time: int | np.ndarray) -> int | np.ndarray:
         """The last boundary at or before `time`: the start of its pane."""
@@ -53,8 +62,9 @@ class SharedClock:
 
     def next_end(self, time: int) -> int:
         """The first moment after `time` at which a window of any query ends."""
-        ahead = (time - self._origin - self._size) // self._slide + 1
-        return int((self._origin + self._size + ahead * self._slide).min(initial=1 << 62))
+        size, slide, origin = (each[: self._members] for each in (self._size, self._slide, self._origin))
+        ahead = (time - origin - size) // slide + 1
+        return int((origin + size + ahead * slide).min(initial=1 << 62))
 
     def _cuts(self, time: np.ndarray) -> np.ndarray:
         """All boundaries from the one before the first of these times to the one after the last."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.query import Counting, Distance, Sliding, TopK, Weighted
+from skyband.query.duration import spoken
 from skyband.query.expression import Expression
 from skyband.windows import Clock
 
@@ -75,6 +76,39 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Reserve:
+    """What is held ready for time windows to come: the k best of every pane, whatever the queries of now want.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> reserve = Reserve(10, 60_000_000)
+    >>> reserve.check(3, sb.Sliding("5 minutes", "1 minute"))
+    >>> reserve.check(3, sb.Sliding("90 s", "1 minute"))
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: size=1 min 30 s is no multiple of finest=1 min, at which the stream is cut: round it
+    """
+
+    k: int  # the largest of any query
+    finest: int  # microseconds: windows begin and end at multiples of this only
+
+    def check(self, k: int, window: Sliding | Counting) -> None:
+        """Raise unless a query of this k and window fits."""
+        if k > self.k:
+            msg = f"k={k} is more than max_k={self.k}, which is all that is kept: start anew with a larger one"
+            raise QueryError(msg)
+        if window.counts or window.kind == "row":
+            msg = f"window={window!r} has no panes: max_k and finest are for time windows with a slide"
+            raise QueryError(msg)
+        for field in ("size", "slide", "origin"):
+            if getattr(window, field) % self.finest:
+                said, finest = spoken(getattr(window, field)), spoken(self.finest)
+                msg = f"{field}={said} is no multiple of finest={finest}, at which the stream is cut: round it"
+                raise QueryError(msg)
+
+
+@dataclass(frozen=True)
 class Family:
     """Queries with one score, one clock and the same groups; they differ in window, k and name.
 
@@ -94,6 +128,7 @@ class Family:
     members: tuple[Member, ...]
     moments: int = 1  # how often members came while counting windows were open, and one
     points: bool = False  # its members share a grid
+    reserve: Reserve | None = None
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -136,7 +171,11 @@ class Family:
     def with_members(self, members: Iterable[Member]) -> Family:
         """The same family with other members."""
         chosen = tuple(sorted(members, key=lambda m: (m.number, m.moment, m.low)))
-        return replace(self, members=chosen, query=_common(self.query, chosen))
+        return replace(self, members=chosen, query=_common(self.query, chosen, self.reserve))
+
+    def with_reserve(self, reserve: Reserve | None) -> Family:
+        """The same family with a reserve."""
+        return replace(self, reserve=reserve, query=_common(self.query, self.members, reserve))
 
 
 def families(
@@ -235,12 +274,13 @@ def _score(told: Mapping[str, Any]) -> Distance | Weighted:
     return found
 
 
-def _common(query: TopK, members: Sequence[Member]) -> TopK:
-    """The query that stands for a family: the largest k, the longest window."""
+def _common(query: TopK, members: Sequence[Member], reserve: Reserve | None = None) -> TopK:
+    """The query that stands for a family: the largest k, or that in reserve, and the longest window."""
     if not members:
         return query
     longest = max(members, key=lambda m: m.window.size).window
-    return replace(query, k=max(m.k for m in members), window=longest, name=None)
+    largest = max(m.k for m in members) if reserve is None else reserve.k
+    return replace(query, k=largest, window=longest, name=None)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -40,6 +40,10 @@ class List(Views):
         super().more_nodes()
         self.order = np.concatenate([self.order, np.empty(len(self.nodes.next) - len(self.order), np.int32)])
 
+    def begun(self, at: int, k: int) -> None:  # noqa: ARG002 - a list has no room of its own for k
+        """A view that has begun has no pointer until it is full."""
+        self.pointer[at] = -1
+
     def moved(self, gone: int, kept: int, room: int) -> None:
         """The pointers, moved to the front."""
         pointer = np.full(room, -1, np.int32)

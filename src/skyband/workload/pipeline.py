@@ -113,7 +113,9 @@ class FamilyPipeline(Pipeline):
         if self.family.counts:
             return self.positions
         reach = max(int(cast("ChangingEngine", self.engine).reach()), self.blind)
-        return max(reach, self.timeline.newest + 1) if self.thinned and self.waiting else reach
+        if self.thinned and self.waiting and self.family.reserve is None:  # rows that wait may be gone
+            return max(reach, self.timeline.newest + 1)
+        return reach
 
     def change(self, members: Sequence[Member], *, come: bool = False) -> None:
         """Go on with these members. With `come`, those of the newest moment are new: they know no earlier row."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 _MOST = 1 << 22  # rows of answers written before the kernel comes up for air
-_LAZY = 0.5  # the part of a band that may wait behind it before it is merged
+_LAZY = 0.5  # the part of a band that may wait behind it before rows are let go
+_SHORT = 1024  # rows of a band of which those below all answers need no rank
 
 
 class SharedSweep:
@@ -54,7 +55,7 @@ class SharedSweep:
         if resume is None:
             self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), np.empty((2, 0), np.int64))
             shown, since = np.empty((family.numbers, 0), np.bool_), np.empty((family.moments, 0), np.int64)
-            self._marks = Marks(none, none, none, none, shown, since)
+            self._marks = Marks(none, none, none, none, np.empty((2, 0)), np.empty((3, 0), np.int64), shown, since)
             self._views = Views(none, none, none, np.empty((2, 0), np.int64))
         else:
             self._bands = Rows(*(resume[f"band/{name}"].copy() for name in Rows._fields))
@@ -81,7 +82,7 @@ class SharedSweep:
         while more:
             page = self._page(lists, room)
             self._bands, self._views, listed, size, most, more = shared(
-                self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY
+                self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY, _SHORT
             )
             self.peak = max(self.peak, most)
             pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
@@ -113,7 +114,10 @@ class SharedSweep:
         first = np.zeros((2, len(goal)), np.int64)
         self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), first)
         self._marks = self._marks._replace(
-            done=np.maximum(self._marks.done, goal), ranked=np.zeros(len(goal), np.int64)
+            done=np.maximum(self._marks.done, goal),
+            ranked=np.zeros(len(goal), np.int64),
+            bar=np.full((2, len(goal)), np.inf),
+            kept=np.zeros((3, len(goal)), np.int64),
         )
         return Answers(none, none, np.empty(0, np.int32), np.zeros(1, np.int64), none, np.empty(0), none)
 
@@ -133,13 +137,15 @@ class SharedSweep:
         new = groups - len(self._marks.done)
         if new <= 0:
             return
-        done, last, seen, ranked, shown, since = self._marks
+        done, last, seen, ranked, bar, kept, shown, since = self._marks
         none = np.zeros(new, np.int64)
         self._marks = Marks(
             np.concatenate([done, np.full(new, NEVER)]),
             np.concatenate([last, none]),
             np.concatenate([seen, np.full(new, NEVER)]),
             np.concatenate([ranked, none]),
+            np.concatenate([bar, np.full((2, new), np.inf)], axis=1),
+            np.concatenate([kept, np.zeros((3, new), np.int64)], axis=1),
             np.concatenate([shown, np.zeros((len(shown), new), np.bool_)], axis=1),
             np.concatenate([since, np.zeros((len(since), new), np.int64)], axis=1),
         )
@@ -185,12 +191,14 @@ class SharedSweep:
         known = keep[keep < len(self._marks.done)]
         self._bands = self._bands._replace(first=np.ascontiguousarray(self._bands.first[:, known]))
         self._views = self._views._replace(first=np.ascontiguousarray(self._views.first[:, known]))
-        done, last, seen, ranked, shown, since = self._marks
+        done, last, seen, ranked, bar, kept, shown, since = self._marks
         self._marks = Marks(
             done[known],
             last[known],
             seen[known],
             ranked[known],
+            np.ascontiguousarray(bar[:, known]),
+            np.ascontiguousarray(kept[:, known]),
             np.ascontiguousarray(shown[:, known]),
             np.ascontiguousarray(since[:, known]),
         )

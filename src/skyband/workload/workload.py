@@ -9,13 +9,14 @@ from weakref import WeakSet
 
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
-from skyband.query.duration import MICROSECONDS, instant
+from skyband.query.duration import MICROSECONDS, duration, instant
 from skyband.workload.family import (
     AFTER,
     FEW,
     NEVER,
     Family,
     Member,
+    Reserve,
     check,
     families,
     kinship,
@@ -25,7 +26,7 @@ from skyband.workload.family import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     import pyarrow as pa
 
@@ -63,6 +64,10 @@ class Workload(Mapping[str, TopK]):
     ----------
     queries
         What to begin with. Those without a name are called q0, q1, ... by their place.
+    max_k, finest
+        What to hold ready for time windows of queries to come: none wants more than `max_k` rows, and all begin and end
+        at multiples of `finest`, such as "10 s". On Spark, queries can come and go only with these, which cannot
+        change while a checkpoint is in use.
 
     Examples
     --------
@@ -82,12 +87,17 @@ class Workload(Mapping[str, TopK]):
     ['q1', 'q1']
     """
 
-    def __init__(self, queries: Iterable[TopK] = ()) -> None:
+    def __init__(
+        self, queries: Iterable[TopK] = (), *, max_k: int | None = None, finest: str | timedelta | None = None
+    ) -> None:
         given = list(queries)
+        self._reserve = _reserved(max_k, finest)
         self._members: dict[str, tuple[int, TopK, tuple[int, int]]] = {
             name: (number, query, (NEVER, AFTER))
             for number, (name, query) in enumerate(zip(check(given), given, strict=True))
         }
+        for query in given:
+            self._check(query)
         self._next = len(given)
         self._running: WeakSet[WorkloadPipeline] = WeakSet()
         self._settled = False  # it runs with joins, whose queries neither come nor go
@@ -120,6 +130,7 @@ class Workload(Mapping[str, TopK]):
             raise QueryError(msg)
         if self._members:
             check([replace(self.first(), name=None), replace(query, name=None)])
+        self._check(query)
         self._members[name] = (self._next, query, bounds(query, active))
         self._next += 1
         try:
@@ -157,6 +168,7 @@ class Workload(Mapping[str, TopK]):
         if new.window.counts != query.window.counts:
             msg = f"window={window!r} is of another kind than {query.window!r}: remove the query and add a new one"
             raise QueryError(msg)
+        self._check(new)
         span = bounds(new, active) if active is not None else active_now
         lines = [_home(pipeline, query, number) for pipeline in self._running]
         apart = any(line is not None and line.family.apart(fixed=False) for line in lines)
@@ -210,7 +222,7 @@ class Workload(Mapping[str, TopK]):
             for m in family.members:
                 number, span = places[m.number]
                 members.append(_limited(replace(m, number=number), span))
-            found.append(family.with_members(members))
+            found.append(family.with_reserve(self._reserve).with_members(members))
         return found
 
     def only(self, names: Sequence[str]) -> Workload:
@@ -237,6 +249,10 @@ class Workload(Mapping[str, TopK]):
             msg = "this workload runs with joins, whose queries are fixed: start it anew with other queries"
             raise QueryError(msg)
 
+    def _check(self, query: TopK) -> None:
+        if self._reserve is not None:
+            self._reserve.check(int(query.k), query.window)
+
     def _member(self, name: str) -> tuple[int, TopK, tuple[int, int]]:
         if name not in self._members:
             msg = f"name={name!r} is no query of this workload: {nearest(str(name), self._members)}"
@@ -256,13 +272,13 @@ class Workload(Mapping[str, TopK]):
             return Admission(name)  # every row of its window is there
         member = _limited(member_of(query, number, name, points=False), span)
         if line is None:
-            family = families([replace(query, name=name)])[0]
+            family = families([replace(query, name=name)])[0].with_reserve(self._reserve)
             if query.window.counts:
                 line = pipeline.open(family.with_members([]))
             else:  # begin with the member, so that every engine will do
                 line = pipeline.open(family.with_members([_blind(member, pipeline)]))
                 return _told(line, line.family.members[0])
-        return _joined(line, member)
+        return joined(line, member)
 
     def _grow(self, pipeline: WorkloadPipeline, name: str) -> Admission:
         """Change the k, or the bounds, of a query in a pipeline that runs."""
@@ -278,10 +294,10 @@ class Workload(Mapping[str, TopK]):
         if query.k <= min(m.k for m in old):  # what is kept is enough
             line.change([*rest, *(replace(m, k=member.k, high=min(m.high, member.high)) for m in old)])
             return Admission(name)
-        return _joined(line, member, old)
+        return joined(line, member, old)
 
 
-def _joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> Admission:
+def joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> Admission:
     """Let a member in, exact from the first window on that begins after what has been seen."""
     import numpy as np
 
@@ -339,6 +355,22 @@ def _home(pipeline: WorkloadPipeline, query: TopK, number: int, *, free: bool = 
     fitting = [line for key in keys for line in pipeline.lines if key is not None and line.key == key]
     there = [line for line in fitting if any(m.number == number for m in line.family.members)]
     return next(iter(there or fitting), None)
+
+
+def _reserved(max_k: int | None, finest: str | timedelta | None) -> Reserve | None:
+    if max_k is None and finest is None:
+        return None
+    if max_k is None or finest is None:
+        msg = f'max_k={max_k!r} and finest={finest!r} go together: write both, such as max_k=100, finest="10 s"'
+        raise QueryError(msg)
+    if not isinstance(max_k, int) or isinstance(max_k, bool) or max_k < 1:
+        msg = f"max_k={max_k!r} is no number of rows: write a whole number from 1 on"
+        raise QueryError(msg)
+    step = duration(finest, "finest")
+    if step < 1:
+        msg = f"finest={finest!r} is no length of time: write one above 0"
+        raise QueryError(msg)
+    return Reserve(max_k, step)
 
 
 def bounds(query: TopK, active: tuple[Moment, Moment] | None) -> tuple[int, int]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from skyband.cli.bench._shown import print_table, shown
-
-if TYPE_CHECKING:
-    pass
 
 HELP = """Measure many queries over one stream, at the settings of the MTopS paper: 10, 100 and 1000 of them.
 
@@ -32,6 +29,11 @@ def workload(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and rows: about two minutes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every case as it ends.")] = False,
     engine: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this engine; repeatable.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHAT", help='Only what varies: k, slide, "win, slide", all, or trades; repeatable.'),
+    ] = None,
+    queries: Annotated[list[int] | None, typer.Option(min=1, help="Only so many queries; repeatable.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of the real trades (else SKYBAND_DATA or ../shared/data).")
     ] = None,
@@ -39,10 +41,11 @@ def workload(
 ) -> None:
     """Run the workload suite and print what it found."""
     from skyband.bench.slide import checked
-    from skyband.bench.workload import FULL, QUICK, cases, engines, run
+    from skyband.bench.workload import FULL, KINDS, QUICK, cases, engines, run
     from skyband.bench.workloads import TRADES, find
 
-    todo = cases(quick=quick, only=checked(engine or [], engines(), "engine"))
+    kinds = checked(kind or [], [*(k.name for k in KINDS), "trades"], "kind")
+    todo = cases(quick=quick, only=checked(engine or [], engines(), "engine"), kinds=kinds, sizes=queries or [])
     if not quick and find(data) is None:
         todo = [case for case in todo if case.stream != "trades"]
         print(f"skipped: trades ({TRADES} not found; see --data)", file=sys.stderr)

@@ -1,0 +1,295 @@
+"""The loop over groups."""
+
+import numpy as np
+
+from skyband.kernels._jit import kernel
+from skyband.kernels.band import FEW
+from skyband.kernels.shared.close import closed, warmed
+from skyband.kernels.shared.merge import folded, merged
+from skyband.kernels.shared.room import (
+    AT,
+    BINNED,
+    CALM,
+    DEAD,
+    DIES,
+    DONE,
+    DUE,
+    EXACT,
+    FOLD,
+    FULL,
+    KEPT,
+    LAST,
+    LATELY,
+    LISTED,
+    MERGE,
+    MOST,
+    NOTHING,
+    NOW,
+    SEEN,
+    SIGHT,
+    SIZE,
+    SPEAKS,
+    STATE,
+    THIN,
+    WARM,
+    WARMEST,
+    WRITTEN,
+    YOUNG,
+    Rows,
+    columns,
+    copied,
+    gleaned,
+    sighted,
+    workroom,
+)  # fmt: skip
+from skyband.kernels.shared.thin import bordered, parted, sorted_in, thinned
+from skyband.kernels.views import AFTER, NEVER, Views, fewer, heaped, longer, reviewed
+
+
+@kernel
+def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short):
+    """Close the windows that end by `upto[g]`, for each group g, as long as the page has room.
+
+    Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
+    there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
+    that the same call with a new page goes on. `scratch` is made by `roomed`. `lazy` is the part of a band that may
+    gather before rows are let go; bands of less than `short` rows are ranked as a whole then.
+    """
+    groups, queries = len(upto), len(records.k)
+    band, spare, low_rows, kept, room, pick = scratch
+    hot = np.empty(WARMEST + 1, np.uint32)
+    heaps = (
+        np.empty(queries, np.int64),
+        np.empty(queries, np.int64),
+        np.empty(queries, np.int64),
+        np.empty(queries, np.int64),
+    )
+    sight = sighted(2 * queries + 1024)
+    old = (bands.score, bands.time, bands.id, bands.pane)
+    first, total, peak = np.empty((2, groups), np.int64), 0, 0
+    at, end, k = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
+    seen, all_views = np.empty((2, groups), np.int64), 0
+    now, gate = np.zeros(STATE, np.int64), np.empty(2)
+    for g in range(groups):
+        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
+        first[0, g], seen[0, g] = total, all_views
+        base, views_here = views.first[0, g], views.first[1, g] - views.first[0, g]
+        speaks = 0
+        for number in range(marks.shown.shape[0]):
+            speaks += marks.shown[number, g]
+        if not now[FULL] and (low < high or rows.first[0, g] < rows.first[1, g] or speaks):
+            copied(old, low, sure, band, 0)
+            copied(old, low + sure, high - low - sure, low_rows, 0)
+            if views_here + queries >= len(sight[0]):
+                sight = sighted(2 * (views_here + queries))
+            now[DIES] = NEVER
+            for v in range(views_here):
+                sight[0][v], sight[1][v], sight[2][v] = views.at[base + v], views.end[base + v], views.k[base + v]
+                now[DIES] = max(now[DIES], views.end[base + v])
+            now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = rows.first[0, g], sure, high - low - sure, 0, 0
+            now[DONE], now[LAST], now[SPEAKS], now[SEEN] = marks.done[g], marks.last[g], speaks, marks.seen[g]
+            now[SIGHT], now[DEAD], now[BINNED] = views_here, 0, -1
+            gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
+            now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
+            band, spare, sight = advanced(
+                band, spare, low_rows, room, hot, pick, heaps, sight, rows, g, upto[g], records, marks, page, now, gate,
+                lazy, short,
+            )  # fmt: skip
+            peak = max(peak, total + now[MOST] + len(bands.id) - high)
+            copied(band, 0, now[SIZE], kept, total)
+            now[YOUNG] = gleaned(low_rows, now[YOUNG], kept, total + now[SIZE])
+            total += now[SIZE] + now[YOUNG]
+            rows.first[0, g], marks.ranked[g] = now[AT], now[SIZE]
+            marks.bar[0, g], marks.bar[1, g] = gate[0], gate[1]
+            marks.kept[0, g], marks.kept[1, g], marks.kept[2, g] = now[LATELY], now[KEPT], now[EXACT]
+            marks.done[g], marks.last[g], marks.seen[g] = now[DONE], now[LAST], now[SEEN]
+            views_here = now[SIGHT] if now[SIZE] + now[YOUNG] > 0 else 0
+            if all_views + views_here > len(at):
+                larger = 2 * (all_views + views_here)
+                at, end, k = longer(at, larger), longer(end, larger), longer(k, larger)
+            for v in range(views_here):
+                at[all_views + v], end[all_views + v], k[all_views + v] = sight[0][v], sight[1][v], sight[2][v]
+        else:
+            copied(old, low, high - low, kept, total)
+            total += high - low
+            if all_views + views_here > len(at):
+                larger = 2 * (all_views + views_here)
+                at, end, k = longer(at, larger), longer(end, larger), longer(k, larger)
+            for v in range(views_here):
+                at[all_views + v], end[all_views + v], k[all_views + v] = (
+                    views.at[base + v],
+                    views.end[base + v],
+                    views.k[base + v],
+                )
+        if not now[FULL] and upto[g] >= marks.done[g]:
+            marks.done[g], marks.last[g] = upto[g], AFTER
+        all_views += views_here
+        first[1, g], seen[1, g] = total, all_views
+    new = Rows(kept[0][:total].copy(), kept[1][:total].copy(), kept[2][:total].copy(), kept[3][:total].copy(), first)
+    sights = Views(at[:all_views].copy(), end[:all_views].copy(), k[:all_views].copy(), seen)
+    return new, sights, now[LISTED], now[WRITTEN], peak, now[FULL] > 0
+
+
+@kernel
+def advanced(
+    band, spare, low, room, hot, pick, heaps, sight, rows, g, upto, records, marks, page, now, gate, lazy, short
+):  # fmt: skip
+    """One group: close its windows, and rank rows or let go of them whenever the loop that does so asks for it."""
+    heap, ends, starting, starts = heaps
+    k, size, slide, origin, least, most, _, _, _ = records
+    total = now[SIZE] + now[YOUNG]
+    # where the next window of each query ends; with nothing kept, the first that holds a row
+    idle = total == 0 and now[SPEAKS] == 0
+    earliest = rows.time[now[AT]] if now[AT] < rows.first[1, g] else AFTER
+    if now[DONE] == NEVER:
+        for i in range(now[SIZE]):
+            earliest = min(earliest, band[1][i])
+        for i in range(now[YOUNG]):
+            earliest = min(earliest, low[1][i])
+    for q in range(len(k)):
+        since = now[DONE] if q < now[LAST] else now[DONE] - 1
+        if idle or now[DONE] == NEVER:
+            since = max(since, earliest)
+        ends[q] = origin[q] + size[q] + ((since - origin[q] - size[q]) // slide[q] + 1) * slide[q]
+        since = max(now[SEEN] + 1, least[q])
+        starts[q] = origin[q] - (origin[q] - since) // slide[q] * slide[q]
+        if starts[q] >= most[q]:
+            starts[q] = AFTER
+        heap[q] = starting[q] = q
+    heaped(heap, ends)
+    heaped(starting, starts)
+    now[DUE], now[NOW] = NOTHING, now[DONE]
+    rekindled(low, hot, now, gate)
+    while True:
+        if now[DUE] == THIN and now[SIZE] + now[YOUNG] < short:
+            now[DUE] = MERGE
+        if now[NOW] >= now[LATELY] + slide.max() and (now[DUE] == FOLD or now[DUE] == THIN):
+            gate[0], gate[1], now[LATELY] = max(gate[0], gate[1]), np.inf, now[NOW]  # by now every query has answered
+        if now[DUE] == FOLD:
+            now[SIZE], _ = folded(band, now[SIZE], low, hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
+            band, spare = spare, band
+            now[DEAD] += now[WARM]
+            now[WARM] = 0
+        if now[DUE] == THIN:
+            band, spare = lessened(band, spare, low, room, hot, sight, now, gate)
+        if now[DUE] == MERGE:
+            copied(low, 0, now[YOUNG], band, now[SIZE])
+            now[SIZE], now[SIGHT] = merged(band, now[SIZE], now[YOUNG], spare, room, sight, now[SIGHT], now[NOW])
+            band, spare = spare, band
+            now[YOUNG], now[WARM], now[DEAD], now[BINNED], now[KEPT], now[EXACT] = 0, 0, 0, -1, now[SIZE], now[SIZE]
+        if now[SIGHT] + len(k) >= len(sight[0]):
+            wider = sighted(2 * (now[SIGHT] + len(k)))
+            for v in range(now[SIGHT]):
+                wider[0][v], wider[1][v], wider[2][v] = sight[0][v], sight[1][v], sight[2][v]
+            sight = wider
+        now[CALM] = now[AT] + max(FEW, int(lazy * now[SIZE])) // 2  # so far on, another merge has paid
+        limit = max(now[KEPT], now[SIZE]) + max(FEW, int(lazy * now[KEPT]))
+        closed(band, low, hot, pick, heaps, sight, rows, g, upto, records, marks, page, now, gate, limit)
+        if now[DUE] == NOTHING:
+            return band, spare, sight
+
+
+@kernel
+def rekindled(low, hot, now, gate):
+    """Rank the fresh rows that reach the gate."""
+    now[WARM] = 0
+    for i in range(now[YOUNG]):
+        if low[0][i] >= gate[0]:
+            if now[WARM] == WARMEST:
+                now[DUE], gate[0] = MERGE, np.inf
+                return
+            now[WARM] = warmed(hot, now[WARM], low[0], low[0][i], i)
+
+
+@kernel
+def lessened(band, spare, low, room, hot, sight, now, gate):
+    """Let go of rows without ranking those below the gate. A merge is due if hardly any goes."""
+    kind, edges, tally = room.kind, room.edges, room.tally
+    at, end, k, seen, place, step_end, step_k, fewest = sight
+    before = now[SIZE] + now[YOUNG] - now[DEAD]
+    now[SIZE], wants = folded(band, now[SIZE], low, hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
+    band, spare = spare, band
+    now[WARM], now[DEAD] = 0, 0
+    young = now[YOUNG]
+    now[SIZE], now[YOUNG] = parted(band, now[SIZE], gate[0], low, young, spare)
+    if now[YOUNG] > young:
+        now[BINNED] = -1
+        for v in range(now[SIGHT]):
+            seen[v] = 0
+        for i in range(now[SIZE]):
+            seen[max(band[3][i], 0)] += 1
+        wants = 0
+    if now[BINNED] < 0:
+        bordered(low[0], now[YOUNG], edges)
+        now[BINNED] = 0
+    sorted_in(low[0], now[BINNED], now[YOUNG], edges, kind)
+    now[YOUNG] = thinned(*low, now[YOUNG], kind, wants, now[SIGHT], k, seen, place, tally)
+    now[BINNED] = now[YOUNG]
+    if now[SIGHT] > fewest[0]:
+        for i in range(now[YOUNG]):
+            seen[max(low[3][i], 0)] += 1
+        now[SIGHT] = fewer(at, end, k, now[SIGHT], seen, place, step_end, step_k, now[NOW])
+        for i in range(now[SIZE]):
+            band[3][i] = place[band[3][i]]
+        for i in range(now[YOUNG]):
+            low[3][i] = place[low[3][i]]
+        fewest[0] = now[SIGHT] + now[SIGHT] // 4 + FEW
+    now[KEPT] = now[SIZE] + now[YOUNG]
+    if 20 * now[KEPT] > 17 * before or 4 * now[KEPT] > 5 * now[EXACT] + FEW:
+        now[DUE] = MERGE
+    return band, spare
+
+
+@kernel
+def settled(bands, marks, views):
+    """The bands merged and pruned: exactly the minimal set of each group. `marks` is brought up to date."""
+    groups, longest, wide = len(marks.done), 0, 0
+    for g in range(groups):
+        longest = max(longest, bands.first[1, g] - bands.first[0, g])
+        wide = max(wide, views.first[1, g] - views.first[0, g])
+    band, spare, room, sight = columns(longest), columns(longest), workroom(longest), sighted(wide)
+    old = (bands.score, bands.time, bands.id, bands.pane)
+    kept, first, total = columns(len(bands.id)), np.empty((2, groups), np.int64), 0
+    at, end, k = np.empty_like(views.at), np.empty_like(views.at), np.empty_like(views.at)
+    seen, all_views = np.empty((2, groups), np.int64), 0
+    for g in range(groups):
+        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
+        first[0, g], seen[0, g] = total, all_views
+        if low < high:
+            base, wide = views.first[0, g], views.first[1, g] - views.first[0, g]
+            for v in range(wide):
+                sight[0][v], sight[1][v], sight[2][v] = views.at[base + v], views.end[base + v], views.k[base + v]
+            copied(old, low, high - low, band, 0)
+            size, wide = merged(band, sure, high - low - sure, spare, room, sight, wide, marks.done[g] + 1)
+            copied(spare, 0, size, kept, total)
+            for v in range(wide):
+                at[all_views + v], end[all_views + v], k[all_views + v] = sight[0][v], sight[1][v], sight[2][v]
+            total += size
+            all_views += wide
+            marks.ranked[g] = marks.kept[1, g] = marks.kept[2, g] = size
+        first[1, g], seen[1, g] = total, all_views
+    new = Rows(kept[0][:total], kept[1][:total], kept[2][:total], kept[3][:total], first)
+    return new, Views(at[:all_views], end[:all_views], k[:all_views], seen)
+
+
+@kernel
+def looked(bands, marks, records):
+    """The views of all groups anew, from the rows they keep: for when queries have left. The panes are set in place."""
+    groups = len(marks.done)
+    at, end, k = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
+    seen, total = np.empty((2, groups), np.int64), 0
+    for g in range(groups):
+        low, high = bands.first[0, g], bands.first[1, g]
+        seen[0, g] = total
+        order = np.argsort(bands.id[low:high])
+        new_at, new_end, new_k, pane = reviewed(bands.time[low:high][order], records, marks.done[g])
+        for i in range(high - low):
+            bands.pane[low + order[i]] = pane[i]
+        if total + len(new_at) > len(at):
+            larger = 2 * (total + len(new_at))
+            at, end, k = longer(at, larger), longer(end, larger), longer(k, larger)
+        for v in range(len(new_at)):
+            at[total + v], end[total + v], k[total + v] = new_at[v], new_end[v], new_k[v]
+        total += len(new_at)
+        seen[1, g] = total
+    return Views(at[:total].copy(), end[:total].copy(), k[:total].copy(), seen)

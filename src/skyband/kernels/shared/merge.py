@@ -1,0 +1,157 @@
+"""Ranking rows and letting go of those that no view wants."""
+
+import numpy as np
+
+from skyband.kernels._jit import bare, kernel
+from skyband.kernels.band import FEW
+from skyband.kernels.radix import falling
+from skyband.kernels.shared.room import GONE
+from skyband.kernels.views import AFTER, fewer
+
+
+@kernel
+def merged(band, size, young, spare, room, sight, views, now):
+    """Merge the fresh rows behind the ranked ones into them, into `spare`: the minimal set.
+
+    It is that for windows that end by `now` or later. One walk from the best row down. A view wants a row while fewer
+    than its k better ones are in it. Views want in turn: a row that the first view still in want sees is kept (theorem
+    5.1); which one that is only moves on. Returns how many rows stay, and how many views. O(rows + views).
+    """
+    score, time, id, pane = band
+    to_score, to_time, to_id, to_pane = spare
+    at, end, k, count, place, step_end, step_k, fewest = sight
+    order, fresh, keys, other_keys, other, counts = room[0], room[1], room[2], room[3], room[4], room[5]
+    ranking(score, size, young, order, fresh, keys, other_keys, other, counts)
+    opened(end, k, count, views, now)
+    out = sifted(score, time, id, pane, order, size + young, to_score, to_time, to_id, to_pane, k, count)
+    if views > fewest[0]:  # not every time: few have come
+        views = fewer(at, end, k, views, count, place, step_end, step_k, now)
+        for i in range(out):
+            to_pane[i] = place[to_pane[i]]
+        fewest[0] = views + views // 4 + FEW
+    return out, views
+
+
+@kernel
+def folded(band, size, low, hot, warm, spare, sight, views, now):
+    """Merge the `warm` fresh rows that are ranked into the others, into `spare`, as `merged` does.
+
+    Returns how many rows stay, and the first view that wants more than these. O(size + views).
+    """
+    score, time, id, pane = band
+    low_score, low_time, low_id, low_pane = low
+    to_score, to_time, to_id, to_pane = spare
+    _, end, k, count, _, _, _, _ = sight
+    opened(end, k, count, views, now)
+    turn = np.zeros(2, np.int64)
+    while k[turn[0]] == 0:
+        turn[0] += 1
+    i = out = 0
+    for j in range(warm):
+        h = np.int64(hot[j])
+        s, above, over = low_score[h], i, size  # the ranked rows above it
+        while above < over:
+            mid = (above + over) >> 1
+            if score[mid] > s:
+                above = mid + 1
+            else:
+                over = mid
+        out = sieved(score, time, id, pane, i, above, to_score, to_time, to_id, to_pane, out, k, count, turn)
+        out = sieved(
+            low_score, low_time, low_id, low_pane, h, h + 1, to_score, to_time, to_id, to_pane, out, k, count, turn
+        )
+        low_pane[h] = GONE
+        i = above
+    out = sieved(score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, turn)
+    return out, turn[0]
+
+
+@bare
+def opened(end, k, count, views, now):
+    """Begin a walk: no view has a row yet, and those that end before `now` want none."""
+    for v in range(views):
+        count[v] = 0
+        if end[v] < now:
+            k[v] = 0
+    k[views] = AFTER  # no end to look for
+
+
+@bare
+def sifted(score, time, id, pane, order, size, to_score, to_time, to_id, to_pane, k, count):
+    """Copy the rows that a view wants, in their order; how many there are. No branch depends on a row."""
+    wants, held, out = 0, 0, np.uint64(0)  # the first view in want, and how many of the rows so far it sees
+    while k[wants] == 0:
+        wants += 1
+    for i in range(size):
+        row = order[i]
+        seen = pane[row]
+        keep = seen >= wants
+        to_score[out], to_time[out], to_id[out], to_pane[out] = score[row], time[row], id[row], seen
+        out += np.uint64(keep)
+        count[np.uint32(max(seen, 0))] += keep  # -1: no view sees it, and it is not kept
+        held += keep
+        while held >= k[wants]:
+            held -= count[wants]
+            wants += 1
+    return np.int64(out)
+
+
+@bare
+def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, at, k, count, turn):
+    """As `sifted`, for ranked rows from `low` to `high`, from where an earlier call came to; where they end."""
+    wants, held, out = turn[0], turn[1], np.uint64(at)
+    row = np.uint64(low)
+    for _ in range(high - low):
+        seen = pane[row]
+        keep = seen >= wants
+        to_score[out], to_time[out], to_id[out], to_pane[out] = score[row], time[row], id[row], seen
+        out += np.uint64(keep)
+        row += np.uint64(1)
+        count[np.uint32(max(seen, 0))] += keep
+        held += keep
+        while held >= k[wants]:
+            held -= count[wants]
+            wants += 1
+    turn[0], turn[1] = wants, held
+    return np.int64(out)
+
+
+@bare
+def ranking(score, size, young, order, fresh, keys, other_keys, other, count):
+    """The places of `size` ranked rows and the `young` ones behind them, best first, of equals the later one.
+
+    The two runs are merged from both ends at once: two chains of comparisons that need not wait for each other.
+    """
+    falling(score, size, young, fresh, keys, other, other_keys, count)
+    sorted_score = keys.view(np.float64)
+    for j in range(young):
+        sorted_score[j] = score[size + fresh[j]]
+    i = j = at = 0 * size
+    last, back = size - 1, young - 1
+    end = size + young - 1
+    half = min(size, young)  # so many steps exhaust neither run from either end
+    for _ in range(half // 2):
+        later = np.int64(sorted_score[j] >= score[i])  # fresh rows are later: they win ties
+        order[at] = i + later * (size + fresh[j] - i)
+        i += 1 - later
+        j += later
+        at += 1
+        worse = np.int64(score[last] > sorted_score[back])
+        order[end] = last + worse * (size + fresh[back] - last)
+        back -= worse
+        last -= 1 - worse
+        end -= 1
+    while i <= last and j <= back:
+        later = np.int64(sorted_score[j] >= score[i])
+        order[at] = i + later * (size + fresh[j] - i)
+        i += 1 - later
+        j += later
+        at += 1
+    while i <= last:
+        order[at] = i
+        i += 1
+        at += 1
+    while j <= back:
+        order[at] = size + fresh[j]
+        j += 1
+        at += 1

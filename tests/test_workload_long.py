@@ -1,0 +1,60 @@
+"""Long bands of the shared sweep: rows below all answers are not ranked, and no answer can tell."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import skyband as sb
+from skyband.engines import Objects
+from skyband.workload import sweep
+from skyband.workload.family import families
+from skyband.workload.registry import build_shared
+
+SHAPES = {
+    "random": lambda rng, n: rng.random(n),
+    "ties": lambda rng, n: rng.integers(0, 4, n).astype(float),
+    "walk": lambda rng, n: np.cumsum(rng.normal(size=n)),
+    "rising": lambda rng, n: np.arange(n) + rng.random(n) * 30,
+    "falling": lambda rng, n: -np.arange(n) + rng.random(n) * 30,
+    "steps": lambda rng, n: rng.random(n) + 5 * (np.arange(n) // 150 % 3),
+    "infinite": lambda rng, n: np.where(rng.random(n) < 0.1, np.inf, rng.random(n)),
+}
+member = st.integers(20, 400).flatmap(lambda n: st.tuples(st.integers(1, 40), st.just(n), st.integers(5, n)))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=12)
+@given(members=st.lists(member, min_size=1, max_size=8), seed=st.integers(0, 99), short=st.sampled_from([0, 60, 1024]))
+def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short):
+    family = families([sb.TopK(k=k, by="x", window=sb.Counting(n, s)) for k, n, s in members])[0]
+    rng = np.random.default_rng(seed)
+    score = SHAPES[shape](rng, 1_500)
+    alone, minimal = build_shared("mintopk", family), build_shared("mtoplist", family)
+    before, sweep._SHORT = sweep._SHORT, short
+    try:
+        shared, at = build_shared("sweep", family), 0
+        while at < len(score):
+            place = np.arange(at, min(at + int(rng.integers(1, 700)), len(score)))
+            at = int(place[-1]) + 1
+            rows = Objects(score[place], place, place)
+            got, want = (engine.advance(rows, np.array([at])) for engine in (shared, alone))
+            for name in ("end", "query", "first", "id", "score"):
+                assert getattr(got, name).tolist() == getattr(want, name).tolist()
+            minimal.advance(rows, np.array([at]))
+            if rng.random() < 0.2:
+                again = build_shared("sweep", family, shared.snapshot())
+                assert again.candidates().id.tolist() == minimal.candidates().id.tolist()
+                shared = again if rng.random() < 0.5 else shared
+    finally:
+        sweep._SHORT = before
+
+
+def test_what_waits_unranked_stays_within_bounds():
+    family = families([sb.TopK(k=k, by="x", window=sb.Counting(20_000, 500)) for k in (5, 50, 100)])[0]
+    score = np.random.default_rng(0).random(60_000)
+    engine = build_shared("sweep", family)
+    for low in range(0, len(score), 7_000):
+        place = np.arange(low, min(low + 7_000, len(score)))
+        engine.advance(Objects(score[place], place, place), np.array([int(place[-1]) + 1]))
+    assert engine.peak < 1.9 * len(engine.candidates().id) + 128
