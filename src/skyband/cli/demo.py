@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -90,6 +90,8 @@ def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int,
     from pathlib import Path
 
     from skyband.cli import _job, _live
+    from skyband.cli._stop import wished
+    from skyband.cli.run import looks
 
     with tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True) as folder:
         job = _live.pipeline(Path(folder))
@@ -102,32 +104,36 @@ def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int,
 
             watch = Boards(job.queries, port, [job.name])
             console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
-        feed.start()
-        running = _job.started(job, _job.answers(spark, job))
-        try:
-            found = _streamed(running, job.queries, counts, time.monotonic() + seconds, watch)
-            (_live_board if console.is_terminal else _plain)(console, found, counts)
-        except KeyboardInterrupt:
-            pass  # the usual way to leave
-        finally:
-            feed.over.set()
-            running.stop()
-            if watch is not None:
-                watch.dashboard.stop()
-            spark.stop()
+        with wished() as stop:  # the usual way to leave
+            feed.start()
+            running = _job.started(job, _job.answers(spark, job))
+            try:
+                reports = looks(running, stop, time.monotonic() + seconds)
+                found = _streamed(running, reports, job.queries, counts, watch)
+                (_live_board if console.is_terminal else _plain)(console, found, counts)
+            finally:
+                feed.over.set()
+                running.stop()
+                if watch is not None:
+                    watch.dashboard.stop()
+                spark.stop()
 
 
 def _streamed(
-    running: StreamingQuery, queries: tuple[TopK, ...], counts: Counts, till: float, watch: Boards | None
+    running: StreamingQuery,
+    reports: Iterator[Any],
+    queries: tuple[TopK, ...],
+    counts: Counts,
+    watch: Boards | None,
 ) -> Iterator[Board]:
     """Every new board of a stream, until the time is up."""
     from skyband.cli._board import boards
     from skyband.cli._figures import Figures, as_table
-    from skyband.cli.run import looks, told
+    from skyband.cli.run import told
 
     figures = Figures(queries)
     board, began = None, time.monotonic()
-    for report in looks(running, till):
+    for report in reports:
         rows = figures.take(report)
         counts.rows, counts.rate, counts.latency = figures.totals["rows"], figures.rate, figures.latency
         counts.late, counts.ahead, counts.candidates = (

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    import threading
+
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console, RenderableType
 
@@ -55,6 +57,7 @@ def run(
         _explain(job)
         return
     from skyband.cli import _job
+    from skyband.cli._stop import wished
 
     console = Console()
     console.print(f"starting Spark for [bold]{job.name}[/] ...", highlight=False)
@@ -64,17 +67,17 @@ def run(
         console.print("the file is sound; the answers would have these columns:", *df.columns, sep="\n  ")
         return
     watch = _watched(job, console, port) if dashboard else None
-    query = _job.started(job, df)
-    try:
-        _show(console, job, looks(query), watch)
-        failure = query.exception()
-    except KeyboardInterrupt:
-        failure = None
-        console.print("stopping ...", style="dim")
-    finally:
-        query.stop()
-        if watch is not None:
-            watch.dashboard.stop()
+    with wished() as stop:
+        query = _job.started(job, df)
+        try:
+            _show(console, job, looks(query, stop), watch)
+            failure = None if stop.is_set() else query.exception()
+        finally:
+            if stop.is_set():
+                console.print("stopping ...", style="dim")
+            query.stop()
+            if watch is not None:
+                watch.dashboard.stop()
     if failure is not None:
         raise RuntimeError(told(str(failure)))
     console.print(f"{job.name} has stopped; the next start goes on from here.", style="dim", highlight=False)
@@ -108,10 +111,10 @@ def told(failure: str) -> str:
     return ours[-1].split(": ", 1)[1] if ours else (lines[0] if lines else "the stream has failed")
 
 
-def looks(query: StreamingQuery, till: float = math.inf) -> Iterator[Any]:
-    """The progress of each batch, once, until the stream ends or the time has come."""
+def looks(query: StreamingQuery, stop: threading.Event, till: float = math.inf) -> Iterator[Any]:
+    """The progress of each batch, once, until the stream ends, somebody wishes so, or the time has come."""
     seen = -1
-    while time.monotonic() < till:
+    while time.monotonic() < till and not stop.is_set():
         active = query.isActive
         for report in query.recentProgress:
             if report["batchId"] > seen:
@@ -119,7 +122,7 @@ def looks(query: StreamingQuery, till: float = math.inf) -> Iterator[Any]:
                 yield report
         if not active:
             return
-        time.sleep(_LOOK)
+        stop.wait(_LOOK)
 
 
 def _show(console: Console, job: Job, reports: Iterator[Any], watch: Any) -> None:
