@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
 from skyband.query.duration import MICROSECONDS, instant
 from skyband.workload.family import (
     AFTER,
-    FEW,
     NEVER,
     Family,
     Member,
@@ -23,6 +23,7 @@ from skyband.workload.family import (
     per_of,
     place,
 )
+from skyband.workload.registry import GRIDS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from skyband.workload.pipeline import FamilyPipeline, WorkloadPipeline
 
     Moment = str | datetime | int | None
-
-GRID_OPTIONS = ("grid", "slices", "index")
-"""What a grid that queries share can be told: see `engines.grid.many.Many`."""
 
 _UNIT = {"s": MICROSECONDS["s"], "ms": MICROSECONDS["ms"], "us": 1}
 
@@ -182,25 +180,28 @@ class Workload(Mapping[str, TopK]):
         """The options, if there is a grid to take them."""
         if not options:
             return None
+        from skyband.workload.registry import GRID_OPTIONS, WATCHED
+
         families = self.families(self.chosen(engine))
+        takes = (*GRID_OPTIONS, *(ENGINES[engine].options if engine in WATCHED else ()))
         if not all(family.points for family in families):
             msg = f"options={dict(options)!r} says nothing to this workload, which shares no grid: leave it out"
             raise QueryError(msg)
         for name in options:
-            if name not in GRID_OPTIONS:
-                msg = f"options={dict(options)!r} has no {name!r}: {nearest(name, GRID_OPTIONS)}"
+            if name not in takes:
+                msg = f"options={dict(options)!r} has no {name!r}: {nearest(name, takes)}"
                 raise QueryError(msg)
         return options
 
     def families(self, engine: str = "sweep") -> list[Family]:
         """The families of the queries that take part now, as `engine` serves them."""
-        from skyband.workload.registry import GRIDS, WORKLOADS
+        from skyband.workload.registry import few_for
 
         queries = [query for _, query, _ in self._members.values()]
         places = {at: (number, span) for at, (number, _, span) in enumerate(self._members.values())}
         bounded = [at for at, (_, span) in places.items() if span != (NEVER, AFTER)]
         found = []
-        few = None if engine not in GRIDS else FEW if engine in WORKLOADS else 0
+        few = few_for(engine, queries[0].emit) if queries else None
         for family in families(queries, list(self._members), few=few, bounded=bounded):
             members = []
             for m in family.members:
@@ -234,7 +235,7 @@ class Workload(Mapping[str, TopK]):
             msg = f"per={list(query.per)!r} would add the column {extra} to answers that are already out: start anew"
             raise QueryError(msg)
         line = _home(pipeline, query, number, free=span == (NEVER, AFTER))
-        if line is not None and line.family.points:
+        if line is not None and line.family.points and line.engine_name in GRIDS:
             line.change([*line.family.members, member_of(query, number, name, points=True)])
             return Admission(name)  # every row of its window is there
         member = _limited(member_of(query, number, name, points=False), span)
@@ -255,7 +256,7 @@ class Workload(Mapping[str, TopK]):
         old = [m for m in line.family.members if m.number == number]
         rest = [m for m in line.family.members if m.number != number]
         member = _limited(member_of(query, number, name, points=line.family.points), span)
-        if line.family.points and span == (NEVER, AFTER):
+        if line.family.points and span == (NEVER, AFTER) and line.engine_name in GRIDS:
             line.change([*rest, member])
             return Admission(name)
         if query.k <= min(m.k for m in old):  # what is kept is enough
