@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
-from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
 from skyband.query.duration import MICROSECONDS, instant
@@ -23,7 +22,6 @@ from skyband.workload.family import (
     per_of,
     place,
 )
-from skyband.workload.registry import GRIDS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -180,6 +178,7 @@ class Workload(Mapping[str, TopK]):
         """The options, if there is a grid to take them."""
         if not options:
             return None
+        from skyband.engines.registry import ENGINES
         from skyband.workload.registry import GRID_OPTIONS, WATCHED
 
         families = self.families(self.chosen(engine))
@@ -235,7 +234,7 @@ class Workload(Mapping[str, TopK]):
             msg = f"per={list(query.per)!r} would add the column {extra} to answers that are already out: start anew"
             raise QueryError(msg)
         line = _home(pipeline, query, number, free=span == (NEVER, AFTER))
-        if line is not None and line.family.points and line.engine_name in GRIDS:
+        if line is not None and _open_grid(line):
             line.change([*line.family.members, member_of(query, number, name, points=True)])
             return Admission(name)  # every row of its window is there
         member = _limited(member_of(query, number, name, points=False), span)
@@ -256,7 +255,7 @@ class Workload(Mapping[str, TopK]):
         old = [m for m in line.family.members if m.number == number]
         rest = [m for m in line.family.members if m.number != number]
         member = _limited(member_of(query, number, name, points=line.family.points), span)
-        if line.family.points and span == (NEVER, AFTER) and line.engine_name in GRIDS:
+        if span == (NEVER, AFTER) and _open_grid(line):
             line.change([*rest, member])
             return Admission(name)
         if query.k <= min(m.k for m in old):  # what is kept is enough
@@ -292,6 +291,13 @@ def _joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) ->
     # windows of the old k that begin before the first of the new one are still answered
     line.change([*others, *(replace(m, high=min(m.high, _begins(new))) for m in old), new])
     return _told(line, new)
+
+
+def _open_grid(line: FamilyPipeline) -> bool:
+    """Whether queries about points may come to this family: it keeps every row of their window."""
+    from skyband.workload.registry import GRIDS
+
+    return line.family.points and line.engine_name in GRIDS
 
 
 def _begins(member: Member) -> int:
