@@ -151,7 +151,7 @@ def expired(score, time, mark, head, sure, k, cutoff):
     if head + k < len(time) and time[head + k] > cutoff:
         low, one, place, late = np.uint64(head), np.uint64(1), 0, 0
         for i in range(k):
-            out = np.int64(time[low + np.uint64(i)] <= cutoff)
+            out = int(time[low + np.uint64(i)] <= cutoff)
             late += out
             place += out * i
         if late == 1:
