@@ -21,18 +21,8 @@ Write = Callable[[dict[str, float] | None], str]
 MIDDLE = "k=1000 win=1000000 slide=100000"
 SLIDE = ("sweep", "mintopk", "pretopk", "recompute")
 ARRIVAL = ("sweep", "strict", "relaxed", "sapf", "rapf", "probabilistic", "hybrid")
-POINTS = (
-    "ours",
-    "ours, even grid",
-    "ours, no grid",
-    "cpm",
-    "snn",
-    "sasf, grid",
-    "rapf, grid",
-    "rapf2, grid",
-    "probabilistic, grid (not exact)",
-    "rapf",
-)
+WITH_GRID = ("sasf, grid", "rapf, grid", "rapf2, grid", "probabilistic, grid (not exact)")
+POINTS = ("ours", "ours, even grid", "ours, no grid", "cpm", "snn", *WITH_GRID, "rapf")
 FIGURE_11 = ("ours", "cpm", "snn", "rapf, grid")
 
 

@@ -23,7 +23,7 @@ from skyband.query import Counting, TopK
 
 ROWS, BUFFER = 40_000, 2_000  # n and b: Pripuzic et al., TODS 2015, section 8
 KS = (1, 9, 81)
-QUICK, FULL = Scale(4_000_000, 0.2), Scale(16_000_000, 5.0)
+QUICK, FULL = Scale(2_000_000, 0.04), Scale(16_000_000, 5.0)
 HALF = "rapf2"
 """RAPF with the largest buffer there can be, b = n / 2."""
 

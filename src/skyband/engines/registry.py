@@ -237,7 +237,8 @@ ENGINES = Registry(
             cost="that of `probabilistic` in random order, else that of `rapf`; O(1) to tell them apart",
             memory="that of the engine at work, and a buffer of b rows",
             paper=f"ours, after {_TOPKW}, section 4.1.3",
-            bound="that of `probabilistic` while the stream looks random; exact from one window after order was seen",
+            bound="that of `probabilistic` while the stream looks random; when order is seen, nothing that it still "
+            "had or that is in the buffer is lost, and one window later answers are exact",
         ),
         ("buffer", "gamma", "sigma", "limit", "additional"),
     ),

@@ -150,19 +150,20 @@ def expired(score, time, mark, head, sure, k, cutoff):
     """
     if head + k < len(time) and time[head + k] > cutoff:
         low, one, place, late = np.uint64(head), np.uint64(1), 0, 0
-        for i in range(np.uint64(k)):
-            out = time[low + np.uint64(i)] <= cutoff
+        for i in range(k):
+            out = int(time[low + np.uint64(i)] <= cutoff)
             late += out
             place += out * i
         if late == 1:
-            for i in range(low + np.uint64(place), low, -1):
-                score[np.uint64(i)] = score[np.uint64(i) - one]
-            for i in range(low + np.uint64(place), low, -1):
-                time[np.uint64(i)] = time[np.uint64(i) - one]
-            for i in range(low + np.uint64(place), low, -1):
-                mark[np.uint64(i)] = mark[np.uint64(i) - one]
+            top = low + np.uint64(place)
+            for i in range(np.uint64(place)):
+                score[top - np.uint64(i)] = score[top - np.uint64(i) - one]
+            for i in range(np.uint64(place)):
+                time[top - np.uint64(i)] = time[top - np.uint64(i) - one]
+            for i in range(np.uint64(place)):
+                mark[top - np.uint64(i)] = mark[top - np.uint64(i) - one]
             oldest = FAR
-            for i in range(np.uint64(k)):
+            for i in range(k):
                 oldest = min(oldest, time[low + one + np.uint64(i)])
             return head + 1, oldest, 1, sure - (place < sure)
     alive, gone, oldest, i, last, left = 0, 0, FAR, head, head, sure

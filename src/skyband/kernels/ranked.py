@@ -120,7 +120,8 @@ def pruned(head, end, k, score, time, id, mark, heap):
         t = time[i]
         if size < k or t > heap[0]:
             size = push_latest(heap, size, k, t)
-            score[to], time[to], id[to], mark[to] = score[i], t, id[i], mark[i]
+            if to < i:  # most are where they were
+                score[to], time[to], id[to], mark[to] = score[i], t, id[i], mark[i]
             to += 1
     return to
 

@@ -52,8 +52,12 @@ def _gridded(family: Family, engine: str) -> Iterator[str]:
     """What a grid is, and what goes out of it."""
     query, ks = family.query, [member.k for member in family.members]
     k = f"{min(ks)} to {max(ks)}" if len(set(ks)) > 1 else f"{ks[0]}"
-    rule = {"reserve": "a reserve behind its k best", "best": "its k best", "band": "a k-skyband"}[GRIDS[engine]]
     yield f"  windows of {_long(query.window.size, family)} after every row, k {k}; they share one grid"
+    if engine not in GRIDS:
+        yield f"  keeps: for each query what {engine} keeps, and one buffer for all"
+        yield "  a row meets the queries that watch its cell, when it comes and when it leaves the buffer"
+        return
+    rule = {"reserve": "a reserve behind its k best", "best": "its k best", "band": "a k-skyband"}[GRIDS[engine]]
     yield f"  keeps: every row of the window once, in the cells of the grid; for each query {rule}"
     yield "  a row meets the queries that watch its cell; one that comes while the stream runs is exact at once"
     if query.emit == "answers":

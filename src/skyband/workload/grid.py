@@ -1,4 +1,4 @@
-"""Many queries about points behind one grid, as an engine of a workload."""
+"""Many queries about points behind one grid, as engines of a workload."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 
 from skyband.engines.grid.many import Many
 from skyband.engines.grid.targets import Targets
+from skyband.errors import QueryError
 from skyband.query import Distance, Weighted
 from skyband.workload.answers import Answers, ordered
+from skyband.workload.registry import GRID_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,12 +39,12 @@ class SharedGrid:
     def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None, **how: Any) -> None:
         query = family.query
         self._numbers = family.records["number"]
-        self._many = Many(targets_of(family), query.window, emit=query.emit, resume=resume, **how)
+        self._many: Any = Many(targets_of(family), query.window, emit=query.emit, resume=resume, **how)
 
     @property
     def peak(self) -> int:
         """The most rows ever in the window."""
-        return self._many.peak
+        return int(self._many.peak)
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """One step for every arrival, or for every position before `upto`."""
@@ -73,6 +75,38 @@ class SharedGrid:
     def snapshot(self) -> Snapshot:
         """All that is kept."""
         return self._many.snapshot()
+
+
+class SharedWatched(SharedGrid):
+    """The engines of top-k/w that define a threshold, behind one query grid and over one buffer.
+
+    For `emit="arrivals"`, with the options of the engine. As exact as that; its queries stay.
+
+    Cost and memory: see `Watched`.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> near = [
+    ...     sb.TopK(k=1, by=sb.distance(["x"], to=[at]), window=sb.Counting(4), emit="arrivals") for at in (0, 9)
+    ... ]
+    >>> told = sb.run(near, {"x": [4.5, 1.5, 8.5]}, engine="rapf", options={"buffer": 2, "grid": "uniform"})
+    >>> list(zip(told["query"].to_pylist(), told["score"].to_pylist()))
+    [('q0', 4.5), ('q1', 4.5), ('q0', 1.5), ('q1', 0.5)]
+    """
+
+    def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None, **how: Any) -> None:
+        from skyband.engines.grid.watched import Watched
+
+        engine = how.pop("engine")
+        grid = {name: how.pop(name) for name in GRID_OPTIONS if name in how}
+        self._engine, self._numbers = engine, family.records["number"]
+        self._many: Any = Watched(engine, targets_of(family), family.query.window, options=how, resume=resume, **grid)
+
+    def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:  # noqa: ARG002
+        """Not here."""
+        msg = f"engine={self._engine!r} does not let queries come and go: write engine='sweep'"
+        raise QueryError(msg)
 
 
 def targets_of(family: Family) -> Targets:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from skyband.engines.protocol import Traits
 from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, nearest
+from skyband.workload.family import FEW
 from skyband.workload.pergroup import SharedPerGroup
 
 if TYPE_CHECKING:
@@ -89,6 +90,12 @@ WORKLOADS = {
 GRIDS = {"sweep": "reserve", "tma": "best", "cpm": "best", "sma": "band", "snn": "band"}
 """Engines under which queries about points share a grid, and how they keep their lists."""
 
+WATCHED = ("probabilistic", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
+"""Engines for one query that define a threshold: of arrivals, they share a grid and a buffer."""
+
+GRID_OPTIONS = ("grid", "slices", "index")
+"""What a grid that queries share can be told: see `engines.grid.many.Many`."""
+
 
 def build_shared(
     name: str,
@@ -98,19 +105,27 @@ def build_shared(
 ) -> SharedEngine:
     """A running engine for `family`: a shared one, or one for every query."""
     if family.points:
-        from skyband.workload.grid import SharedGrid
+        from skyband.workload.grid import SharedGrid, SharedWatched
 
-        how: dict[str, Any] = {"rule": GRIDS[name], **(options or {})}
-        gridded = cast("SharedEngineClass", partial(SharedGrid, **how))
+        how: dict[str, Any] = dict(options or {})
+        made: Any = partial(SharedGrid, rule=GRIDS[name]) if name in GRIDS else partial(SharedWatched, engine=name)
+        gridded = cast("SharedEngineClass", partial(made, **how))
         return SharedPerGroup(gridded, family, resume) if family.query.per else gridded(family, resume)
     if name not in WORKLOADS:
         from skyband.workload.independent import Independent
 
         return Independent(name, family, resume)
-    made = WORKLOADS[name].load()
+    shared = WORKLOADS[name].load()
     if WORKLOADS[name].traits.groups or not family.query.per:
-        return made(family, resume)
-    return SharedPerGroup(made, family, resume)
+        return shared(family, resume)
+    return SharedPerGroup(shared, family, resume)
+
+
+def few_for(name: str, emit: str) -> int | None:
+    """Up to how many queries about points do not share a grid under an engine; None: they never do."""
+    if name in WORKLOADS:
+        return FEW if name in GRIDS else None
+    return 0 if name in GRIDS or (name in WATCHED and emit == "arrivals") else None
 
 
 def known(name: str) -> str:

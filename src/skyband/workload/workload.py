@@ -12,7 +12,6 @@ from skyband.query import TopK
 from skyband.query.duration import MICROSECONDS, duration, instant
 from skyband.workload.family import (
     AFTER,
-    FEW,
     NEVER,
     Family,
     Member,
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from skyband.workload.pipeline import FamilyPipeline, WorkloadPipeline
 
     Moment = str | datetime | int | None
-
-GRID_OPTIONS = ("grid", "slices", "index")
-"""What a grid that queries share can be told: see `engines.grid.many.Many`."""
 
 _UNIT = {"s": MICROSECONDS["s"], "ms": MICROSECONDS["ms"], "us": 1}
 
@@ -198,25 +194,29 @@ class Workload(Mapping[str, TopK]):
         """The options, if there is a grid to take them."""
         if not options:
             return None
+        from skyband.engines.registry import ENGINES
+        from skyband.workload.registry import GRID_OPTIONS, WATCHED
+
         families = self.families(self.chosen(engine))
+        takes = (*GRID_OPTIONS, *(ENGINES[engine].options if engine in WATCHED else ()))
         if not all(family.points for family in families):
             msg = f"options={dict(options)!r} says nothing to this workload, which shares no grid: leave it out"
             raise QueryError(msg)
         for name in options:
-            if name not in GRID_OPTIONS:
-                msg = f"options={dict(options)!r} has no {name!r}: {nearest(name, GRID_OPTIONS)}"
+            if name not in takes:
+                msg = f"options={dict(options)!r} has no {name!r}: {nearest(name, takes)}"
                 raise QueryError(msg)
         return options
 
     def families(self, engine: str = "sweep") -> list[Family]:
         """The families of the queries that take part now, as `engine` serves them."""
-        from skyband.workload.registry import GRIDS, WORKLOADS
+        from skyband.workload.registry import few_for
 
         queries = [query for _, query, _ in self._members.values()]
         places = {at: (number, span) for at, (number, _, span) in enumerate(self._members.values())}
         bounded = [at for at, (_, span) in places.items() if span != (NEVER, AFTER)]
         found = []
-        few = None if engine not in GRIDS else FEW if engine in WORKLOADS else 0
+        few = few_for(engine, queries[0].emit) if queries else None
         for family in families(queries, list(self._members), few=few, bounded=bounded):
             members = []
             for m in family.members:
@@ -267,7 +267,7 @@ class Workload(Mapping[str, TopK]):
             msg = f"per={list(query.per)!r} would add the column {extra} to answers that are already out: start anew"
             raise QueryError(msg)
         line = _home(pipeline, query, number, free=span == (NEVER, AFTER))
-        if line is not None and line.family.points:
+        if line is not None and _open_grid(line):
             line.change([*line.family.members, member_of(query, number, name, points=True)])
             return Admission(name)  # every row of its window is there
         member = _limited(member_of(query, number, name, points=False), span)
@@ -288,7 +288,7 @@ class Workload(Mapping[str, TopK]):
         old = [m for m in line.family.members if m.number == number]
         rest = [m for m in line.family.members if m.number != number]
         member = _limited(member_of(query, number, name, points=line.family.points), span)
-        if line.family.points and span == (NEVER, AFTER):
+        if span == (NEVER, AFTER) and _open_grid(line):
             line.change([*rest, member])
             return Admission(name)
         if query.k <= min(m.k for m in old):  # what is kept is enough
@@ -324,6 +324,13 @@ def joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> 
     # windows of the old k that begin before the first of the new one are still answered
     line.change([*others, *(replace(m, high=min(m.high, _begins(new))) for m in old), new])
     return _told(line, new)
+
+
+def _open_grid(line: FamilyPipeline) -> bool:
+    """Whether queries about points may come to this family: it keeps every row of their window."""
+    from skyband.workload.registry import GRIDS
+
+    return line.family.points and line.engine_name in GRIDS
 
 
 def _begins(member: Member) -> int:

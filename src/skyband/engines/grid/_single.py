@@ -57,6 +57,10 @@ class Single:
         """The list, best first: scores and ids."""
         return self._many.best(0)
 
+    def held(self) -> tuple[int, int]:
+        """References to objects in the list, and objects in the cells."""
+        return len(self.kept()[1]), len(self._many.candidates().id)
+
     def candidates(self) -> Objects:
         """Every object of the window, best first: a search may bring back any of them."""
         held = self._many.candidates()

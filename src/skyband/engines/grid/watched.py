@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from skyband.engines.arrival._steps import Steps
 from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
 from skyband.engines.grid.pages import bound, page_of, written
 from skyband.engines.grid.targets import KINDS, Targets
+from skyband.engines.protocol import Objects
 from skyband.engines.registry import ENGINES, build
-from skyband.errors import QueryError
+from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import Aims, cells_of, watch
 from skyband.kernels.ranked import END, FAR, HEAD, KIND, PROBABILISTIC, Ranked
@@ -39,7 +40,7 @@ from skyband.kernels.watching import (
 from skyband.query import TopK
 
 if TYPE_CHECKING:
-    from skyband.engines.protocol import Answers
+    from skyband.engines.protocol import Answers, Snapshot
     from skyband.query import Counting, Sliding
 
 THRESHOLDS = ("probabilistic", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
@@ -83,6 +84,7 @@ class Watched:
         grid: str = "quantile",
         slices: int | None = None,
         index: bool = True,
+        resume: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         if engine not in THRESHOLDS:
             msg = f"engine={engine!r} defines no threshold to watch cells by: write one of {', '.join(THRESHOLDS)}"
@@ -113,6 +115,9 @@ class Watched:
         # a strict or relaxed filter fills its cells: there a longer memory costs more than it saves
         gentle = not filtered or int(self._screen.num[0, KIND]) == PROBABILISTIC
         self._memory = (window.size if window.counts else SAMPLE * 16) if gentle else 0
+        self.peak = 0
+        if resume is not None:
+            self._restore(resume)
 
     @staticmethod
     def _steps(engine: str, k: int, window: Counting | Sliding, options: Mapping[str, object] | None) -> Steps:
@@ -152,7 +157,47 @@ class Watched:
             self._seen += last - taken
             taken = last
             if end:
+                self.peak = max(self.peak, int((self._band.num[:, END] - self._band.num[:, HEAD]).sum()))
                 return bound(pages, whole=False)
+
+    def candidates(self) -> Objects:
+        """Every object on a list or in the buffer, oldest first. Scores are not kept: each query has its own."""
+        num, slots = self._band.num, self._slots()
+        spans = [slice(head, end) for head, end in num[:, [HEAD, END]].tolist()]
+        ids, times = (
+            np.concatenate([kept[slots], *(column[q, span] for q, span in enumerate(spans))])
+            for kept, column in ((self._buffer.id, self._band.id), (self._buffer.time, self._band.time))
+        )
+        id, place = np.unique(ids, return_index=True)
+        return Objects(np.full(len(id), np.nan), times[place], id)
+
+    def snapshot(self) -> Snapshot:
+        """The lists, the buffer, the bars and the numbers."""
+        named = {
+            f"{part}/{name}": column.copy()
+            for part, columns in self._parts().items()
+            for name, column in columns._asdict().items()
+        }
+        told = [self._seen, self._learn_at, self._forget_at, self.peak]
+        return {**named, "state": self._state.copy(), "told": np.array(told), "aims": np.concatenate(self._aims)}
+
+    def _parts(self) -> dict[str, Any]:
+        parts = {"band": self._band, "screen": self._screen, "buffer": self._buffer}
+        return {**parts, "marks": self._marks, "grid": self._grid}
+
+    def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
+        if not np.array_equal(resume["aims"], np.concatenate(self._aims)):
+            msg = "the snapshot is of other queries: resume with those it was made with"
+            raise SnapshotError(msg)
+        for part, columns in self._parts().items():
+            setattr(self, f"_{part}", type(columns)(*(resume[f"{part}/{name}"].copy() for name in columns._fields)))
+        self._state = resume["state"].copy()
+        self._seen, self._learn_at, self._forget_at, self.peak = (int(n) for n in resume["told"])
+        wide = np.arange(len(self._marks.bar), dtype=np.int32)
+        self._state[WIDES], self._marks.reach[:] = len(wide), -np.inf
+        self._index = self._index._replace(wide=wide, is_wide=np.ones(len(wide), np.bool_))
+        if self._seen:
+            self._reindex()
 
     def _run(self, rows: Rows, upto: int, pages: list[Page]) -> None:
         state, total = self._state, int(self.targets.k.sum())
