@@ -211,3 +211,19 @@ def test_a_stream_with_a_restart_over_postgresql(spark, tmp_path):
         batch = whole.transform(step).toArrow()
         assert [tuple(r.values()) for r in batch.select(["score", "id", "note"]).to_pylist()] == shop.best(5)
         assert np.array_equal(batch["rank"].to_numpy(), np.arange(1, 6))
+
+
+@pytest.mark.spark
+def test_totals_of_all_time_at_every_trigger(spark, tmp_path):
+    """Cases 1 and 2 of the paper on Spark, with a restart: the lists of a stream are those of `sb.stream`."""
+    query = sb.TopK(k=3, of="id", by="sum(x)", emit="changes")
+    rng = np.random.default_rng(4)
+    batches = [pa.table({"id": rng.integers(0, 20, 50), "x": rng.integers(-5, 9, 50)}) for _ in range(4)]
+    write_batches(tmp_path / "in", batches[:2])
+    first, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query))
+    write_batches(tmp_path / "in", batches[2:], first=2)
+    second, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query))
+    want = sb.run(query, iter(batches))
+    assert [*first.to_pylist(), *second.to_pylist()] == want.to_pylist()
+    whole = spark.read.parquet(str(tmp_path / "in")).transform(sb.spark.top_k(query)).toArrow()
+    assert whole.to_pylist() == sb.run(query, pa.concat_tables(batches)).to_pylist()
