@@ -1,11 +1,13 @@
 """A view on Spark: changes in, the changes of the list out, refills from a real database, restarts, failures."""
 
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from streams import answers, counted, write_batches
+from streams import answers, collected, counted, write_batches
 
 import skyband as sb
 from servers import postgres_server
@@ -192,10 +194,12 @@ def test_a_stream_with_a_restart_over_postgresql(spark, tmp_path):
         sb.tables.open_table(url, "stock", key="id", rows=start()) as table,
     ):
         shop = Shop(table, 2)
-        step = sb.spark.view(url, 5, "x", name="stock", key="id", kmax=7, columns=["note"], timeout="10 seconds")
-        batches = [shop.change(8) for _ in range(3)]
-        write_batches(tmp_path / "in", batches)
-        first, progress = answers(spark, tmp_path / "in", step)
+        write_batches(tmp_path / "in", [shop.change(8) for _ in range(3)])
+        page = (Path(__file__).parents[2] / "docs" / "views.md").read_text(encoding="utf-8")
+        names = {"spark": spark, "url": url, "changes": str(tmp_path / "in")}
+        exec(re.search(r"```py\n(.*?)```", page, re.DOTALL)[1], names)  # noqa: S102 - our own page
+        step, progress = names["step"], []
+        first = collected(names["best"], tmp_path / "checkpoint", progress=progress)
         kept = replayed(first, {})
         assert listed(kept) == shop.best(5)
         more = [shop.change(8) for _ in range(3)]
