@@ -1,5 +1,6 @@
 """A view on Spark: changes in, the changes of the list out, refills from a real database, restarts, failures."""
 
+import math
 import random
 import re
 from pathlib import Path
@@ -13,7 +14,7 @@ import skyband as sb
 from servers import postgres_server
 from skyband.errors import SnapshotError
 from skyband.query.expression import parse
-from skyband.spark.state import check, dump, read
+from skyband.spark.state import check, dump, read, unwrite
 from skyband.spark.view import Watched
 from skyband.tables.distant import Distant
 from skyband.view.policy import Fixed
@@ -184,6 +185,21 @@ def test_another_view_is_refused_and_texts_are_keys(shop, tmp_path):
     broken = shop.change(2).set_column(4, "_version", pa.array([1, None]))
     with pytest.raises(sb.SchemaError, match="'_version' is NULL"):
         watched(shop.table).packer([0]).add(broken)
+
+
+def test_columns_may_have_other_names_and_the_version_be_a_time(shop):
+    """As a table with a column `changed` has it, which is shown too."""
+    share = Watched(Distant.of(shop.table), 2, parse("x"), Fixed(3), ("seen",), change="op", version="seen")
+    when = pa.array([7, 9, 8], pa.timestamp("us"))
+    rows = pa.table({"id": [1, 1, 2], "x": [50.0, 40.0, None], "op": ["insert", "update", "delete"], "seen": when})
+    packer = share.packer([0])
+    packer.add(rows)
+    blob = next(packer.packed()).column("blob")[0].as_py()
+    found = unwrite(blob).select(["id", "__skyband_score", "_version", "seen"])
+    assert [tuple(r.values())[:3] for r in found.to_pylist()] == [
+        (2, pytest.approx(math.nan, nan_ok=True), 8),
+        (1, 40.0, 9),
+    ]
 
 
 @pytest.mark.spark
