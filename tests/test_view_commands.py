@@ -33,7 +33,7 @@ def test_a_plan_says_where_no_small_view_serves():
 def test_the_suite_measures_every_workload_and_database(monkeypatch):
     pytest.importorskip("sqlalchemy")
     monkeypatch.setattr(suite, "QUICK", suite.Scale(3_000, 30_000, 0.5))
-    done = skyband("bench", "view", "--quick", "--json")
+    done = skyband("bench", "view", "--quick", "--json", "--no-spark")
     assert done.exit_code == 0, done.output
     lines = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
     assert {line["case"] for line in lines} == set(suite.WORKLOADS)

@@ -140,3 +140,15 @@ def test_a_leaderboard(name):
     want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
     assert plain(got) == plain(closed(want, batches, LATE, query))
     assert (counts["rows"], counts["late"]) == (told.rows, told.late)
+
+
+@pytest.mark.parametrize("emit", ["answers", "changes", "arrivals"])
+def test_totals_of_all_time(emit):
+    """Told after every batch, each cut into two partitions; the state goes through save and load."""
+    query = sb.TopK(k=2, of="id", by="sum(price)", per=["symbol"], emit=emit)
+    batches = cut(trades(400, seed=3, disorder=60), 4, seed=1)
+    got, counts = streamed(Board(query), batches)
+    want, told = sb.run(query, iter(batches), stats=True)
+    order = [(name, "ascending") for name in ("step", "symbol", "rank", "id")]
+    assert got.sort_by(order).to_pylist() == want.sort_by(order).to_pylist()
+    assert (counts["rows"], counts["without_score"]) == (told.rows, told.without_score)

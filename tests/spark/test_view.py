@@ -1,17 +1,20 @@
 """A view on Spark: changes in, the changes of the list out, refills from a real database, restarts, failures."""
 
+import math
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from streams import answers, counted, write_batches
+from streams import answers, collected, counted, write_batches
 
 import skyband as sb
 from servers import postgres_server
 from skyband.errors import SnapshotError
 from skyband.query.expression import parse
-from skyband.spark.state import check, dump, read
+from skyband.spark.state import check, dump, read, unwrite
 from skyband.spark.view import Watched
 from skyband.tables.distant import Distant
 from skyband.view.policy import Fixed
@@ -184,6 +187,21 @@ def test_another_view_is_refused_and_texts_are_keys(shop, tmp_path):
         watched(shop.table).packer([0]).add(broken)
 
 
+def test_columns_may_have_other_names_and_the_version_be_a_time(shop):
+    """As a table with a column `changed` has it, which is shown too."""
+    share = Watched(Distant.of(shop.table), 2, parse("x"), Fixed(3), ("seen",), change="op", version="seen")
+    when = pa.array([7, 9, 8], pa.timestamp("us"))
+    rows = pa.table({"id": [1, 1, 2], "x": [50.0, 40.0, None], "op": ["insert", "update", "delete"], "seen": when})
+    packer = share.packer([0])
+    packer.add(rows)
+    blob = next(packer.packed()).column("blob")[0].as_py()
+    found = unwrite(blob).select(["id", "__skyband_score", "_version", "seen"])
+    assert [tuple(r.values())[:3] for r in found.to_pylist()] == [
+        (2, pytest.approx(math.nan, nan_ok=True), 8),
+        (1, 40.0, 9),
+    ]
+
+
 @pytest.mark.spark
 def test_a_stream_with_a_restart_over_postgresql(spark, tmp_path):
     """Files of changes, a table that is ahead of them, a stop in the middle; then the same as a batch."""
@@ -192,10 +210,12 @@ def test_a_stream_with_a_restart_over_postgresql(spark, tmp_path):
         sb.tables.open_table(url, "stock", key="id", rows=start()) as table,
     ):
         shop = Shop(table, 2)
-        step = sb.spark.view(url, 5, "x", name="stock", key="id", kmax=7, columns=["note"], timeout="10 seconds")
-        batches = [shop.change(8) for _ in range(3)]
-        write_batches(tmp_path / "in", batches)
-        first, progress = answers(spark, tmp_path / "in", step)
+        write_batches(tmp_path / "in", [shop.change(8) for _ in range(3)])
+        page = (Path(__file__).parents[2] / "docs" / "views.md").read_text(encoding="utf-8")
+        names = {"spark": spark, "url": url, "changes": str(tmp_path / "in")}
+        exec(re.search(r"```py\n(.*?)```", page, re.DOTALL)[1], names)  # noqa: S102 - our own page
+        step, progress = names["step"], []
+        first = collected(names["best"], tmp_path / "checkpoint", progress=progress)
         kept = replayed(first, {})
         assert listed(kept) == shop.best(5)
         more = [shop.change(8) for _ in range(3)]
@@ -211,3 +231,19 @@ def test_a_stream_with_a_restart_over_postgresql(spark, tmp_path):
         batch = whole.transform(step).toArrow()
         assert [tuple(r.values()) for r in batch.select(["score", "id", "note"]).to_pylist()] == shop.best(5)
         assert np.array_equal(batch["rank"].to_numpy(), np.arange(1, 6))
+
+
+@pytest.mark.spark
+def test_totals_of_all_time_at_every_trigger(spark, tmp_path):
+    """Cases 1 and 2 of the paper on Spark, with a restart: the lists of a stream are those of `sb.stream`."""
+    query = sb.TopK(k=3, of="id", by="sum(x)", emit="changes")
+    rng = np.random.default_rng(4)
+    batches = [pa.table({"id": rng.integers(0, 20, 50), "x": rng.integers(-5, 9, 50)}) for _ in range(4)]
+    write_batches(tmp_path / "in", batches[:2])
+    first, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query))
+    write_batches(tmp_path / "in", batches[2:], first=2)
+    second, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query))
+    want = sb.run(query, iter(batches))
+    assert [*first.to_pylist(), *second.to_pylist()] == want.to_pylist()
+    whole = spark.read.parquet(str(tmp_path / "in")).transform(sb.spark.top_k(query)).toArrow()
+    assert whole.to_pylist() == sb.run(query, pa.concat_tables(batches)).to_pylist()

@@ -40,7 +40,8 @@ class Scale(NamedTuple):
     budget: float  # seconds of CPU after which a run is cut short
 
 
-QUICK, FULL = Scale(100_000, 4_000_000, 2.0), Scale(1_000_000, 30_000_000, 30.0)
+QUICK, FULL = Scale(100_000, 2_000_000, 2.0), Scale(1_000_000, 8_000_000, 6.0)
+_ROUNDS = 2  # the lower of two: a machine is never quite quiet
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ def run(*, quick: bool, seed: int = 0) -> Iterator[Cost]:
     prices = refill_prices(scale.rows)
     main = "sqlite"
     for case in WORKLOADS:
-        found = {str(kmax): ran(case, kmax, prices[main], scale, seed) for kmax in (*FIXED, *POLICIES)}
+        ran(case, "adaptive", prices[main], Scale(1_000, 2_000, 1.0), seed)  # so that nothing is compiled below
+        ways = (*FIXED, *POLICIES)
+        rounds = [{str(k): ran(case, k, prices[main], scale, seed) for k in ways} for _ in range(_ROUNDS)]
+        found = {kmax: min((one[kmax] for one in rounds), key=lambda each: each.cpu) for kmax in rounds[0]}
         for base, price in prices.items():
             if base != main and case != "moving window":
                 continue

@@ -92,15 +92,18 @@ def view(  # noqa: PLR0913 - the door
         if name is None or key is None:
             msg = f'name={name!r} and key={key!r} leave open which table is meant: write name="stock", key="id"'
             raise QueryError(msg)
-        table = open_table(table, name, key=key)  # here only to see that it is there
-    seconds = duration(timeout, "timeout") / 1e6
-    where = Distant.of(table, seconds) if isinstance(table, SqlTable) else table
+        with open_table(table, name, key=key) as there:
+            return view(
+                there, k, by, kmax=kmax, columns=columns, ascending=ascending, ordered=ordered, ranks=ranks,
+                change=change, version=version, timeout=timeout,
+            )  # fmt: skip
+    by = parse(by) if isinstance(by, str) else by
+    where = table
     if isinstance(table, SqlTable):
-        table.ranked(parse(by) if isinstance(by, str) else by, columns)  # its columns are there
-    share = Watched(
-        where, k, parse(by) if isinstance(by, str) else by, policy(kmax, k), tuple(columns), ascending, ordered, ranks,
-        change, version,
-    )  # fmt: skip
+        table.ranked(by, columns)  # its columns are there
+        where = Distant.of(table, duration(timeout, "timeout") / 1e6)
+    assert isinstance(where, Distant)
+    share = Watched(where, k, by, policy(kmax, k), tuple(columns), ascending, ordered, ranks, change, version)
 
     def transform(df: DataFrame) -> DataFrame:
         return _transformed(df, share)
@@ -168,8 +171,9 @@ class ViewPacker:
         """Take a batch."""
         share = self.share
         rows = in_utc(rows)
-        names = {share.change: CHANGE, share.version: VERSION}
-        rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
+        for given, name in ((share.change, CHANGE), (share.version, VERSION)):
+            if given != name and given in rows.column_names:
+                rows = rows.append_column(name, rows.column(given))
         if rows.column(VERSION).null_count:
             msg = f"version={share.version!r} is NULL in a change, so its place in the order is unknown: fill it in"
             raise SchemaError(msg)

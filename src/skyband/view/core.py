@@ -110,9 +110,10 @@ class Core:
         seen = self._seen
         if len(seen.id) and not fresh and not again:
             assert version is not None
-            if 2 * (self._remembered + len(ids)) > len(seen.id):
-                seen = self._note_again(seen.version != kernel.NO_VERSION, len(ids))
-            self._remembered += len(ids)
+            new = len(ids) - first
+            if 2 * (self._remembered + new) > len(seen.id):
+                seen = self._note_again(seen.version != kernel.NO_VERSION, new)
+            self._remembered += new
         version = _NONE if version is None else version
         shape = (first, stop, self.kmax, self._kept_of_full(stop), self.follow, fresh, again, base)
         return int(

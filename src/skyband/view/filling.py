@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from skyband.view.changes import Batch
     from skyband.view.kept import Kept
     from skyband.view.policy import Policy
 
@@ -43,11 +42,6 @@ class Filling:
     def due(self) -> bool:
         """Whether the table is to be asked now."""
         return self.core.bound is not None and self.core.size < self.stop()
-
-    def note(self, batch: Batch) -> None:
-        """Remember changes that come while the table is being asked."""
-        if self.asker.pending is not None:
-            self.asker.pending.since.append(batch)
 
     def relax(self) -> None:
         """Let the policy take rows away after a long time without a refill."""

@@ -50,11 +50,14 @@ class Kept:
                 kind = schema.field(name).type
                 self.types[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
 
-    def take(self, batch: Batch, first: int, stop: int) -> int:
-        """Take changes from place `first` on until fewer than `stop` rows are left. Where it stopped."""
+    def take(self, batch: Batch, first: int, last: int, stop: int) -> int:
+        """Take changes from place `first` to `last`, or until fewer than `stop` rows are left. Where it stopped."""
         if first == 0:
             self._learn(batch.rows.schema)
-        return self.core.apply(batch.ids, batch.score, batch.version, first=first, stop=stop, base=self._payload.next)
+        ids, score, version = (None if c is None else c[:last] for c in (batch.ids, batch.score, batch.version))
+        assert ids is not None
+        assert score is not None
+        return self.core.apply(ids, score, version, first=first, stop=stop, base=self._payload.next)
 
     def again(self, batch: Batch) -> None:
         """Take changes that were taken before: what is here already is set to what it is. They do not count."""
