@@ -31,6 +31,26 @@ def test_times_that_cannot_be_counted_are_refused(far):
         sb.run(TUMBLING, {"t": [1, far], "x": [1.0, 2.0]})
 
 
+def test_a_time_that_no_signed_number_holds_is_refused():
+    with pytest.raises(sb.SourceError, match="time has 18446744073709551615"):
+        sb.run(TUMBLING, {"t": pa.array([2**64 - 1], pa.uint64()), "x": [1.0]})
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2)])
+def test_bytes_that_are_no_text_can_be_ids_and_groups(kind):
+    rows = pa.table({"x": [1.0, 2.0], "c": pa.array([b"\xff\xfe", b"\x80a"], kind)})
+    assert sb.run(sb.TopK(k=1, by="x", window=sb.Counting(2, 2), id="c"), rows)["x"].to_pylist() == [2.0]
+    assert sb.run(sb.TopK(k=1, by="x", window=sb.Counting(1), per="c"), rows)["c"].to_pylist() == rows["c"].to_pylist()
+
+
+@pytest.mark.parametrize("condition", ["5", "'a'", "rn", "rn = rn", "NOT rn <= 3", "rn <= 3 OR 1"])
+def test_a_condition_that_names_no_rank_is_a_parse_error(condition):
+    text = """SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY price DESC) AS rn
+      FROM TABLE(TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' HOUR))) WHERE """
+    with pytest.raises(sb.ParseError):
+        sb.parse(text + condition)
+
+
 def test_a_window_that_its_time_type_cannot_name_is_refused():
     query = sb.TopK(k=1, by="x", window=sb.Sliding("20 s", "5 s"), time="t", unit="s")
     with pytest.raises(sb.SchemaError, match="where int8 cannot reach"):

@@ -105,7 +105,8 @@ def _hashed_decimals(column: pa.ChunkedArray) -> np.ndarray:
 
 def _runs(column: pa.ChunkedArray) -> tuple[Any, Any]:
     """Texts or bytes as one run of bytes, and where each begins."""
-    if not pa.types.is_fixed_size_binary(column.type) and not pa.types.is_binary(column.type):
+    kind = column.type
+    if not (pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         column = column.cast(pa.large_string())
     whole = column.cast(pa.large_binary()).fill_null(b"").combine_chunks()
     whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

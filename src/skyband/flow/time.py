@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.errors import SchemaError, SourceError
 from skyband.query.duration import MICROSECONDS, spoken
@@ -62,7 +63,12 @@ class TimeType:
     def micros(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         """The column as microseconds, and where it is NULL (None: nowhere)."""
         missing = column.is_null().to_numpy() if column.null_count else None
-        ticks = column.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(self.type) else column.cast(pa.int64())
+        column = column.cast(pa.int32()) if pa.types.is_date32(self.type) else column
+        try:
+            ticks = column.cast(pa.int64())
+        except pa.ArrowInvalid as error:  # of uint64
+            msg = f"time has {pc.max(column)} ({self.type}), too far away to be counted in microseconds: correct it"
+            raise SourceError(msg) from error
         ticks = ticks.fill_null(0) if missing is not None else ticks
         time = ticks.to_numpy()
         if not (pa.types.is_timestamp(self.type) and self.type.unit == "us"):  # Spark's own has no need of it

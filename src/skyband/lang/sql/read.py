@@ -209,7 +209,7 @@ class _Reader:
         if kind == "EQ" and sides[1].sql() == "1":
             kind = "LTE"
         rank = sides[0] is not None and (
-            type(sides[0]).__name__ == "Window" or outputs.named.get(sides[0].name) == "rank"
+            type(sides[0]).__name__ == "Window" or outputs.named.get(getattr(sides[0], "name", "")) == "rank"
         )
         number = sides[1]
         fits = kind in ("LTE", "LT") and rank and type(number).__name__ == "Literal" and not number.is_string
