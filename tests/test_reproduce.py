@@ -57,7 +57,7 @@ def test_a_grid_is_complete(one):
         assert claim["says"]
         assert claim["cite"]
         assert len(claim["want"]) == 2
-        assert set(claim.get("because", {})) <= {"confirmed", "different", "refuted"}
+        assert set(claim.get("because", {})) <= {"confirmed", "different", "refuted", "above", "below"}
 
 
 @every_figure
@@ -189,6 +189,13 @@ def test_a_rule_decides(rule, verdict, measured):
     assert said.verdict == verdict
     assert measured in said.measured
     assert said.rule
+
+
+def test_a_reason_fits_the_verdict():
+    claim = {**A_CLAIM, "rule": "value", "where": {"engine": "a"}, "loose": [0, 99]}
+    reasons = {"confirmed": "as told", "above": "more", "below": "less", "different": "other"}
+    for want, reason in (([3, 6], "as told"), ([0, 1], "more"), ([7, 9], "less"), ([5, 9], "other")):
+        assert verdict_on(EVERY[0], {**claim, "want": want, "because": reasons}, ROWS).because == reason
 
 
 # ------------------------------------------------------------------ one tiny run of each kind
