@@ -57,7 +57,7 @@ def test_a_grid_is_complete(one):
         assert claim["says"]
         assert claim["cite"]
         assert len(claim["want"]) == 2
-        assert set(claim.get("because", {})) <= {"confirmed", "different", "refuted"}
+        assert set(claim.get("because", {})) <= {"confirmed", "different", "refuted", "above", "below"}
 
 
 @every_figure
@@ -76,10 +76,8 @@ def test_the_pages_are_what_the_raw_files_say():
         assert (PAGES / name).read_text(encoding="utf-8") == text, f"{name} is out of date: make reproduce"
 
 
-def test_a_picture_is_the_same_twice():
-    one = figure("mintopk", "figure-7")
-    assert picture(one, RAW) == picture(one, RAW)
-    assert picture(one, Path("nowhere")) is None
+def test_without_runs_there_is_no_picture(tmp_path):
+    assert picture(figure("mintopk", "figure-7"), tmp_path) is None
 
 
 def test_raw_files_are_small_and_name_no_machine():
@@ -189,6 +187,13 @@ def test_a_rule_decides(rule, verdict, measured):
     assert said.verdict == verdict
     assert measured in said.measured
     assert said.rule
+
+
+def test_a_reason_fits_the_verdict():
+    claim = {**A_CLAIM, "rule": "value", "where": {"engine": "a"}, "loose": [0, 99]}
+    reasons = {"confirmed": "as told", "above": "more", "below": "less", "different": "other"}
+    for want, reason in (([3, 6], "as told"), ([0, 1], "more"), ([7, 9], "less"), ([5, 9], "other")):
+        assert verdict_on(EVERY[0], {**claim, "want": want, "because": reasons}, ROWS).because == reason
 
 
 # ------------------------------------------------------------------ one tiny run of each kind

@@ -146,5 +146,6 @@ def _index(found: Mapping[str, list[Verdict]]) -> str:
             if one.verdict == REFUTED:
                 label = figure(paper.name, one.figure).label
                 why = f" ({one.because})" if one.because else ""
-                lines.append(f"- [{paper.title}]({paper.name}.md), {label}: {one.says}. Measured: {one.measured}{why}.")
+                told = f"{one.says}. {one.what[:1].upper()}{one.what[1:]}: {one.measured}{why}."
+                lines.append(f"- [{paper.title}]({paper.name}.md), {label}: {told}")
     return "\n".join([*lines, ""])

@@ -65,7 +65,8 @@ def lines_of(panel: Mapping[str, Any], rows: list[Row]) -> list[str]:
 def _name(panel: Mapping[str, Any], value: Any) -> str:
     if value is None:
         return str(panel.get("ylabel", panel["y"]))
-    return str(panel.get("names", {}).get(value, value))
+    told = f"{panel['series']} {value:,}" if isinstance(value, (int, float)) else str(value)
+    return str(panel.get("names", {}).get(value, told))
 
 
 def picture(figure: Figure, folder: Path) -> str | None:
@@ -75,7 +76,7 @@ def picture(figure: Figure, folder: Path) -> str | None:
     if not rows or not panels:
         return None
     plt = _pyplot()
-    across = min(len(panels), _ACROSS)
+    across = 2 if len(panels) == 4 else min(len(panels), _ACROSS)
     down = -(-len(panels) // across)
     colours = _colours(figure, rows)
     with plt.rc_context(_STYLE):

@@ -51,7 +51,7 @@ def verdict_on(figure: Figure, claim: Claim, rows: list[Row]) -> Verdict:
     else:
         said = CONFIRMED if all(seen.holds) else DIFFERENT if any(seen.holds) or _near(claim, seen.numbers) else REFUTED
         measured = told(seen.numbers, sum(seen.holds))
-    because = [claim.get("because", {}).get(said, "")]
+    because = [] if said == UNTESTED else [_reason(claim, said, seen.numbers)]
     if any(row.get("filled") is False for row in _concerned(claim, rows)):
         because.append("measured before the longest window was full")
     return Verdict(
@@ -71,6 +71,17 @@ def verdicts(figure: Figure, folder: Path) -> list[Verdict]:
     """All claims of a figure, by its raw files."""
     _, rows = rows_of(folder, figure)
     return [verdict_on(figure, claim, rows) for claim in figure.claims]
+
+
+def _reason(claim: Claim, said: str, numbers: dict[str, float]) -> str:
+    """What the grid file says of this verdict, or of numbers that are all `above` or `below` what was claimed."""
+    reasons = claim.get("because", {})
+    low, high = claim["want"]
+    if said != CONFIRMED and high is not None and all(number > high for number in numbers.values()):
+        return str(reasons.get("above", reasons.get(said, "")))
+    if said != CONFIRMED and low is not None and all(number < low for number in numbers.values()):
+        return str(reasons.get("below", reasons.get(said, "")))
+    return str(reasons.get(said, ""))
 
 
 def _concerned(claim: Claim, rows: list[Row]) -> list[Row]:
