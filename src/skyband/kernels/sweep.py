@@ -254,7 +254,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
             few = 0
             for i in range(young):
                 few += fresh_score[i] >= bar
-            if size - head + few > base + max(FEW // 8, base // 3) or few > 4 + k // FEW:
+            if size - head + few > base + max(FEW // 8, base // 3) or few > 4:
                 due = MERGE
                 continue
             if size + few > len(band_id):
