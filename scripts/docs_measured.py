@@ -139,7 +139,8 @@ def behind_table() -> str:
 def _largest() -> dict[tuple[str, str], peers.Line]:
     """By peer and task, the line with the most rows."""
     found: dict[tuple[str, str], peers.Line] = {}
-    for line in peers.load():
+    order = [(peer.name, peer.way) for peer in peers.PEERS]
+    for line in sorted(peers.load(), key=lambda line: order.index((line.peer, line.way))):
         key = (_called(line), line.task)
         if key not in found or (line.cpu_seconds and line.rows >= found[key].rows):
             found[key] = line

@@ -161,8 +161,8 @@ def test_what_is_kept_stays_near_the_minimal_set():
             running.advance(Objects(score[rows], number[rows], number[rows]), np.array([low + 10_000]))
             held = running.held()[0]
             minimal = max(minimal, len(build("sweep", query, resume=running.snapshot()).candidates().id))
-            assert held <= 2 * minimal + 64
-        assert running.peak <= 2.5 * minimal + 64
+            assert held <= 2 * minimal + 16
+        assert running.peak <= 2.5 * minimal + 16
 
 
 @pytest.mark.parametrize("stream", ["random", "walk", "sensor-like"])

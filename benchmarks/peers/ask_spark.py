@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 def answers(task: Task, folder: Path) -> Columns:
     if task.counts:
         raise Cannot("a stream has no windows over the last n rows; row_number() is refused there")
+    rows = files(session(), folder).withWatermark("et", "0 seconds")
     keys = ["g"] if task.per else []
     order = F.struct("s", "ts", "id")
     win, slide = f"{task.win} seconds", f"{task.slide} seconds"
-    rows = files(session(), folder).withWatermark("et", "0 seconds")
     if task.way == "panes":
         panes = rows.groupBy(F.window("et", slide).alias("p"), *keys).agg(F.max_by(order, order, task.k).alias("x"))
         winners = panes.select(F.window_time("p").alias("et"), *keys, F.explode("x").alias("x"))

@@ -48,11 +48,11 @@ class Peer(NamedTuple):
 
 PEERS = (
     Peer("skyband"),
-    Peer("skyband_spark"),
-    Peer("spark", rows=(200_000, 200_000, 20_000), others=200_000),
-    Peer("spark", "panes", rows=(1_000_000, 1_000_000, 200_000), others=200_000),
+    Peer("skyband_spark", rows=(200_000, 200_000, 200_000), others=200_000),
+    Peer("spark", rows=(200_000, 20_000, 20_000), others=200_000),
+    Peer("spark", "panes", rows=(200_000, 200_000, 200_000), others=200_000),
     Peer("flink", rows=(200_000, 20_000, 20_000), others=200_000),
-    Peer("flink", "panes", rows=(1_000_000, 200_000, 200_000), others=200_000),
+    Peer("flink", "panes", rows=(200_000, 200_000, 200_000), others=200_000),
     Peer("duckdb", rows=(1_000_000, 200_000, 200_000)),
     Peer("duckdb", "panes"),
     Peer("polars", rows=(1_000_000, 200_000, 200_000)),
@@ -381,5 +381,5 @@ def plot(lines: Iterable[Line], path: Path) -> None:
     axis.grid(alpha=0.3)
     axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight")
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)

@@ -36,7 +36,7 @@ class SweepEachRow:
 
     Cost: O(1) for nearly every row, O(k) when a row enters the k best or one of them expires; O(k) a list.
     Memory: what fewer than k better rows outlive, about k * (1 + ln(size / k)) in random order; after a merge it may
-    grow by half, or by 64 rows, before the next.
+    grow by half, or by 16 rows, before the next.
 
     With "arrivals" each row is given once; with "changes" only the lists that differ from the one before.
 

@@ -94,7 +94,7 @@ def advanced(bands, marks, rows, upto, shape, page):
             while why not in (FINISHED, PAGE):
                 why = stepped(arrived, stop, upto[g], shape, hand[0], hand[1], work, page, g, num, real)
                 if why == MERGE:
-                    hand, spare = merged(hand, spare, shape, num[NOW] - shape.size, num, real)
+                    hand, spare = merged(hand, spare, shape, num[NOW] - shape.size, num, real, False)
                 elif why == ROOM:
                     hand, work = grown(hand, work, num)
             while not held(arrived, shape, hand[1], work, num, real):
@@ -103,7 +103,7 @@ def advanced(bands, marks, rows, upto, shape, page):
             peak = max(peak, total + max(num[PEAK], size + num[YOUNG]) + len(bands.mark) - high)
             if size + num[YOUNG] > most_of(num[BASE]):
                 hand, spare = merged(
-                    hand, spare, shape, num[DONE] - 1 - shape.size if shape.counts else -FAR, num, real
+                    hand, spare, shape, num[DONE] - 1 - shape.size if shape.counts else -FAR, num, real, False
                 )
                 size = num[BASE]
             kept = roomy(kept, total, size + num[YOUNG])
@@ -172,8 +172,12 @@ def grown(hand, work, num):
 
 
 @kernel
-def merged(hand, spare, shape, cutoff, num, real):
-    """Merge those that wait into the list and drop what has left the window, or k better ones outlive."""
+def merged(hand, spare, shape, cutoff, num, real, whole):
+    """Merge those that wait into the list and drop what has left the window, or k better ones outlive.
+
+    Where all of the list rank before those that wait, as when scores fall, these end no career in it: they go behind
+    it, unless the `whole` list is to be minimal.
+    """
     band, young, to = hand
     n, head, end = num[YOUNG], num[HEAD], len(band[0])
     order, latest = spare
@@ -181,7 +185,10 @@ def merged(hand, spare, shape, cutoff, num, real):
         order = np.empty(2 * n, np.int64)
     sort(young[0], n, order)
     to = roomy(to, 0, end - head + n)
-    out = walked(band, head, young, n, order, to, latest, shape.k, cutoff)
+    out = 0
+    if not whole and n > 0 and head < end and real[BEST] < band[0][end - 1]:
+        out, head = lived(band, head, to, cutoff), end
+    out = walked(band, head, young, n, order, to, out, latest, shape.k, cutoff)
     if end < out + FEW:
         band = columns(2 * out + FEW)
         end = len(band[0])
@@ -195,7 +202,14 @@ def merged(hand, spare, shape, cutoff, num, real):
 def sort(score, n, order):
     """Fill `order` with the places of the first n scores, best first; of equals the later one."""
     if n > FEW:
-        ranked(score, n, order)
+        falling = 1
+        while falling < n and score[falling] < score[falling - 1]:
+            falling += 1
+        if falling < n:
+            ranked(score, n, order)
+        else:  # in order as they came
+            for i in range(n):
+                order[i] = i
         return
     for i in range(n):
         j = i
@@ -206,12 +220,24 @@ def sort(score, n, order):
 
 
 @kernel
-def walked(band, head, young, n, order, to, latest, k, cutoff):
-    """From the best down, put into `to` what fewer than k better ones outlive and is after `cutoff`; how many."""
+def lived(band, head, to, cutoff):
+    """Put into `to` what is after `cutoff`; how many."""
+    score, time, mark = band
+    to_score, to_time, to_mark = to
+    out = 0
+    for i in range(head, len(score)):
+        to_score[out], to_time[out], to_mark[out] = score[i], time[i], mark[i]
+        out += time[i] > cutoff
+    return out
+
+
+@kernel
+def walked(band, head, young, n, order, to, out, latest, k, cutoff):
+    """From the best down, put what fewer than k better ones outlive and is after `cutoff` behind `out` others."""
     score, time, mark = band
     y_score, y_time, y_mark = young
     to_score, to_time, to_mark = to
-    i, j, out, full = head, 0, 0, 0
+    i, j, full = head, 0, 0
     while i < len(score) or j < n:
         p = order[j] if j < n else 0
         if j < n and (i == len(score) or y_score[p] > score[i] or (y_score[p] == score[i] and y_mark[p] > mark[i])):
@@ -242,7 +268,7 @@ def settled(bands, marks, shape):
             hand = loaded(hand, old, low, high, marks.ranked[g], shape.k, marks.bar[g], num, real)
             cutoff = marks.done[g] - 1 - shape.size
             marks.lost[g] |= num[OLDEST] <= cutoff
-            hand, spare = merged(hand, spare, shape, cutoff, num, real)
+            hand, spare = merged(hand, spare, shape, cutoff, num, real, True)
             size = num[BASE]
             copied(hand[0], num[HEAD], size, kept, total)
             total += size

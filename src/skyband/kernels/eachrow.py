@@ -30,7 +30,7 @@ STATE = 20
 BAR, BEST = 0, 1  # the bar, and the best score of those that wait
 # Why the loop came back.
 FINISHED, PAGE, ROOM, MERGE = range(4)
-LEAST = 64  # so many more rows than after the last merge may be kept in any case
+LEAST = 16  # so many more rows than after the last merge may be kept in any case
 WIDE = 8  # the list may have so many times more to spare where rows enter or leave it all the time
 
 
@@ -111,8 +111,20 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
                 bar = l_score[head + k + spare - 1]
                 sure = complete(l_score, head, k + spare, bar)
             if end - head + waits > grown:
-                why = MERGE
-                break
+                if end - head > k:  # what all of the k best outlive goes at once: where scores rise, that is the rest
+                    first_gone, to, left = FAR, end, sure
+                    for i in range(head, head + k):
+                        first_gone = min(first_gone, l_time[i])
+                    for i in range(end - 1, head - 1, -1):
+                        if i < head + k or l_time[i] > first_gone:
+                            to -= 1
+                            l_score[to], l_time[to], l_mark[to] = l_score[i], l_time[i], l_mark[i]
+                        else:
+                            left -= i - head < sure
+                    head, sure = to, left
+                if 2 * (end - head + waits) > grown + k:
+                    why = MERGE
+                    break
             due = oldest + size
             if emit != ANSWERS and at < stop and not score[at] >= bar and time[at] < due:
                 if due != edge_due:

@@ -109,9 +109,10 @@ class SAP:
         if self._high + new > len(self._rows.id):
             # a partition keeps its first row as long as it has others: by it one sees that it expires
             base = min(self._low, int(parts.low[state[FIRST]])) if state[PARTS] else self._low
-            kept = self._high - base
-            moved = [np.empty(max(2 * (kept + new), _ROOM), column.dtype) for column in self._rows[:3]]
-            for to, column in zip(moved, self._rows[:3], strict=True):
+            kept, old = self._high - base, self._rows[:3]
+            small = 4 * (kept + new) > 3 * len(self._rows.id)  # new memory is dear: the same serves again if it can
+            moved = [np.empty(max(2 * (kept + new), _ROOM), column.dtype) for column in old] if small else old
+            for to, column in zip(moved, old, strict=True):
                 to[:kept] = column[base : self._high]
             self._rows = Objects(*moved)
             self._shift(base)
