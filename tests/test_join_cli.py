@@ -7,8 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 import skyband as sb
+from skyband.bench.acquatop import SPAN, load
 from skyband.bench.join import Case, cases, deadline, left, measure, speed
 from skyband.bench.join_page import stands, verdicts
+from skyband.bench.replay import Replay
 from skyband.cli import app
 from skyband.tables.memory import Memory
 
@@ -44,6 +46,19 @@ def test_the_grid_of_the_paper():
     assert {c.experiment for c in todo} == {1, 2, 3, 4, 5}
     assert {c.budget for c in todo if c.experiment == 1} == {1, 3, 5, 7, 10, 15, 20, 25, 30}
     assert {c.name for c in todo} == {"ch05", "ch10", "ch20", "ch40", "ch80"}
+
+
+@needs_data
+def test_a_replay_is_what_the_engine_says():
+    evening = load(DATA, "ch40", 2)
+    policies = ["never", "top", "border", "at-lru", "wsj-rnd", "wsj-wbm", "likely"]
+    said = sb.compare(evening.query(5, 10, 3), evening.mentions, policies, **SPAN).to_pylist()
+    replay = Replay(evening)
+    for line in said:
+        found = replay.run(line["policy"], 5, 10, 3)
+        assert found.ndcg == pytest.approx(line["ndcg"], abs=1e-9), line["policy"]
+        assert found.precision == pytest.approx(line["precision"], abs=1e-9), line["policy"]
+        assert found.lookups == line["lookups"], line["policy"]
 
 
 def test_costs_and_the_slow_service_are_measured():
