@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -75,7 +76,8 @@ def join(
     if page is not None:
         from skyband.bench.join_page import page as written
 
-        page.write_text(written(lines), encoding="utf-8")
+        pictures = None if plots is None else os.path.relpath(plots, page.parent).replace(os.sep, "/")
+        page.write_text(written(lines, pictures), encoding="utf-8")
 
 
 def _known(out: Path | None) -> list[dict[str, Any]]:
