@@ -183,6 +183,7 @@ def _curves(lines: Lines, pictures: str | None) -> Iterator[str]:
         for budget in ("",) if experiment < 3 or pictures is None else ("-budget-7", "-budget-15"):
             if pictures is not None:
                 yield f"![nDCG and precision over {over}]({pictures}/figure-{11 + experiment}{budget}.svg)"
+                yield ""
         yield "nDCG / precision, the median over the sets made anew."
         yield ""
         policies = [p for p in POLICIES if any(p in by for by in known[0].values())]
