@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -262,3 +263,69 @@ def test_counting_windows_join_too():
     counting = sb.TopK(k=2, by="x + y", window=sb.Counting(4, 2), join=join)
     found = sb.run(counting, {"user": [1, 2, 3, 1], "x": [9, 0, 0, 0]})
     assert lists(found, "score", "user") == [(0, [(10.0, 1), (2.0, 2), (3.0, 3), (2.0, 2)])]
+
+
+@given(rows_of, changes_of, windows_of)
+@settings(max_examples=25)
+def test_groups_have_lists_of_their_own(rows, changes, window):
+    table = History(past(changes), key="user", time="at", unit="s")
+    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100)
+    whole = pa.table(stream(rows))
+    whole = whole.append_column("city", pa.array([x % 2 for x in whole["x"].to_pylist()]))
+    size = sb.Sliding(f"{window[0]} s", f"{window[1]} s")
+    grouped = sb.TopK(k=3, by="x + 2 * y", window=size, time="t", unit="s", per="city", join=join)
+    found = sb.run(grouped, whole)
+    assert found.column_names[:4] == ["window_start", "window_end", "city", "rank"]
+    for city in (0, 1):
+        mine = whole.filter(pc.equal(whole["city"], city)).drop_columns(["city"])
+        said = found.filter(pc.equal(found["city"], city))
+        alone = sb.run(query(*window, join), mine) if mine.num_rows else said
+        assert lists(said, "score", "user", "t") == lists(alone, "score", "user", "t")
+
+
+@given(rows_of, changes_of)
+@settings(max_examples=25)
+def test_queries_of_a_workload_answer_as_each_alone(rows, changes):
+    table = History(past(changes), key="user", time="at", unit="s")
+    ways = {"on": "user", "columns": ["y"], "policy": "all", "spare": 100, "budget": 100}
+    queries = [
+        query(10, 5, sb.Join(table, **ways)),
+        query(9, 3, sb.Join(table, **ways, n="count(*)"), by="n + y", k=1),
+        sb.TopK(k=2, by="x", window=sb.Tumbling("6 s"), time="t", unit="s"),
+    ]
+    found, stats = sb.run(queries, stream(rows), stats=True)
+    assert stats.rows == len(rows)
+    for name, one in zip(("q0", "q1", "q2"), queries, strict=True):
+        said = found.filter(pc.equal(found["query"], name))
+        assert lists(said, "score", "user", "t") == lists(sb.run(one, stream(rows)), "score", "user", "t")
+
+
+def test_a_workload_spends_one_budget_at_a_moment():
+    table = Memory({"user": list(range(20)), "y": list(range(20))}, "user")
+    join = sb.Join(table, on="user", columns=["y"], budget=3, policy="top")
+    queries = [query(5, 5, join), query(5, 5, join, by="y - x", k=1), query(10, 10, join)]
+    rows = {"t": list(range(20)), "user": list(range(20)), "x": [0] * 20}
+    found, stats = sb.run(queries, rows, stats=True)
+    moments = {(r["window_end"], r["lookups"]["made"]) for r in found.to_pylist()}
+    assert moments == {(5, 3), (10, 3), (15, 3), (20, 3)}
+    assert stats.made == 12
+    running = sb.Workload(queries)
+    answers = sb.stream(running, iter([rows, rows]))
+    next(answers)
+    with pytest.raises(sb.QueryError, match="runs with joins, whose queries are fixed"):
+        running.remove("q1")
+    other = query(5, 5, join.replaced(budget=sb.Budget(4)))
+    with pytest.raises(sb.QueryError, match="share one budget, and here are two"):
+        sb.run([queries[0], other], rows)
+
+
+def test_types_that_are_said_hold():
+    table = Memory({"user": [1, 2], "y": [1, 2]}, "user")
+    typed = sb.Join(table, on="user", columns={"y": "double"})
+    found = sb.run(query(5, 5, typed), {"t": [0, 1], "user": [1, 2], "x": [0, 0]})
+    assert found.schema.field("y").type == pa.float64()
+    wrong = Memory({"user": [1], "y": ["many"]}, "user")
+    found, stats = sb.run(query(5, 5, typed.replaced(table=wrong)), {"t": [0], "user": [1], "x": [0]}, stats=True)
+    assert (found.num_rows, stats.failed) == (0, 1)
+    with pytest.raises(sb.QueryError, match="has an unknown type: write one of double, long"):
+        sb.Join(table, on="user", columns={"y": "int"})

@@ -31,6 +31,7 @@ class Candidates:
     size: int = 1  # of the window
     slide: int = 1
     rescore: Rescore | None = None
+    tie: np.ndarray | None = None  # of equal scores the larger goes first
 
     @classmethod
     def of(cls, *, id: object, score: object, k: int, **more: object) -> Candidates:

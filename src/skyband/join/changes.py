@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from skyband.query.join import Join
 
 
+PUSHED = True
+"""In place of a source: changes come by `add` alone, as they do on Spark."""
+
+
 class Changes:
     """Pushed changes, read as far as the windows have come.
 
@@ -26,7 +30,8 @@ class Changes:
         self._names = [join.on, *join.columns]
         self._key = join.on
         self._time, self._kind = query.time, time
-        self._source = None if join.changes is None else open_source(join.changes).batches()
+        given = join.changes
+        self._source = None if given is None or given is PUSHED else open_source(given).batches()
         self._waiting: list[tuple[np.ndarray, pa.Table]] = []
         self._newest = -(1 << 62)
 

@@ -53,7 +53,12 @@ class Lookup:
         if not batches:
             return found
         round_ = _Round(self, batches, now, deadline)
-        waiting = round_.begin()
+        if getattr(self.join.table, "local", False):  # nothing to wait for
+            for batch in batches:
+                round_.call(batch)
+            waiting = len(batches)
+        else:
+            waiting = round_.begin()
         while waiting:
             left = deadline - time.monotonic()
             try:
@@ -130,11 +135,12 @@ class _Round:
                     batch = self.todo.get_nowait()
                 except queue.Empty:
                     return
-                self._call(batch)
+                self.call(batch)
         finally:
             self.owner.under_way.release()
 
-    def _call(self, batch: list[object]) -> None:
+    def call(self, batch: list[object]) -> None:
+        """Ask for one batch, again where it fails."""
         join, pause, error, rows, complete, sent = self.owner.join, _FIRST_PAUSE, "", None, False, False
         for attempt in range(join.retries + 1):
             wait = max(self.owner.quiet - time.monotonic(), pause if attempt else 0.0)

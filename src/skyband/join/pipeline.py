@@ -76,7 +76,7 @@ class JoinPipeline:
         self.join = shared_join(self.queries)
         for one in self.queries:
             check_schema(one, schema)
-            _check_names(one, schema)
+            check_names(one, schema)
         self.per = list(query.per if per is None else per)
         clocks = [Clock.of(one.window) for one in self.queries]
         self.clock: Clock | Clocks = clocks[0] if len(set(clocks)) == 1 else Clocks(clocks)
@@ -95,6 +95,7 @@ class JoinPipeline:
         self.position = 0
         self._rising, self.live = rising, live
         self._deadline = 0.0
+        self._back, self._needs = 0.0, 0.0  # when the look-ups were over, and how long the rest has taken before
         self._stats = JoinStats()
         self.begun = False
         self.boards: dict[tuple[int, int], Board] = {}
@@ -326,16 +327,18 @@ class JoinPipeline:
         if hasattr(self.join.table, "at"):
             self.join.table.at(now)
         found = self.lookup.fetch(ids, now, until)
+        self._back = clock_time.monotonic()
         failed = found.failed + self._read(found.ids, found.rows, now)
         self._stats.last_error = found.error or self._stats.last_error
         return len(ids), found.made, failed, found.late
 
     def _until(self) -> float:
-        """The deadline: windows that close in one batch of a live stream share it."""
+        """When look-ups must be over, so that the answer is out by the deadline; windows of a live batch share it."""
         length = self.join.deadline / 1e6
         if not self.live:
             return clock_time.monotonic() + length
-        self._deadline = self._deadline or clock_time.monotonic() + length
+        spare = min(max(2 * self._needs, 0.02 * length), 0.5 * length)
+        self._deadline = self._deadline or clock_time.monotonic() + length - spare
         return self._deadline
 
     def _read(self, ids: list[object], tables: list[pa.Table], now: int) -> int:
@@ -404,6 +407,9 @@ class JoinPipeline:
         self._stats.answer_rows += table.num_rows
         for board in self.boards.values():
             board.held.tidy()
+        if self._back:
+            self._needs = max(clock_time.monotonic() - self._back, 0.95 * self._needs)
+            self._back = 0.0
         return table
 
 
@@ -415,7 +421,8 @@ def _nothing(n: int) -> np.ndarray:
 _NO_ROWS = np.empty(0, np.int64)
 
 
-def _check_names(query: TopK, schema: pa.Schema) -> None:
+def check_names(query: TopK, schema: pa.Schema) -> None:
+    """Raise where the join's columns and the source's have the same name."""
     join: Join = query.join  # type: ignore[assignment]
     own = {query.column(name) for name in OWN}
     for name in (*join.columns, *join.aggregate_names):

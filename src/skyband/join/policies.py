@@ -204,19 +204,21 @@ def wbm(
 class Likely:
     """Our own: spend each look-up where the answer is most likely to be wrong without it.
 
-    From the replica's record (how often a key changes, what a change looks like, how old its entry is) it draws
-    worlds that may be true, and leaves out, one by one, the look-ups whose absence costs the answer least, until
-    the budget is met. The cost is the expected loss of nDCG@k and of precision@k together, so a value counts by its
-    chance of having crossed a neighbour's score, and a crossing at the top of the answer by more than one below.
+    From the replica's record (how often values of an age have changed, how restless a key is, what a change looks like)
+    it draws worlds that may be true. It looks at all that it is offered, on the list or not, and first takes those
+    that most often are in the answer, by the replica or in truth, with another value than the replica's. Of these it
+    leaves out, one by one, the look-ups whose absence costs the answer least, until the budget is met. The cost is
+    the expected loss of nDCG@k and of precision@k together, so a value counts by its chance of having crossed a
+    neighbour's score, and a crossing at the top of the answer by more than one below. It counts again for the next
+    window, if the object is in it, by the chance that what is read now still holds then.
 
-    Cost: O(list^2 * worlds) an evaluation. Objects beyond `most` are left to later evaluations.
+    Cost: O(most * worlds * most) an evaluation in the usual case, and O(objects * worlds) to choose from.
     """
 
     worlds: int = 512
-    margin: float = 0.02  # so much more than the top of the list its choice must promise
-    calm: float = 2 / 3  # a value must keep for a slide with this chance for ages to count, the budget being large
     hit: float = 1.0  # weight of precision against nDCG
-    most: int = 64
+    future: float = 2.0  # weight of the next window against this one
+    most: int = 40
     seed: int = 0
     whole: bool = False
     unlimited: bool = False
@@ -225,24 +227,27 @@ class Likely:
         """Those that the answer cannot do without."""
         from skyband.kernels.likely import spared
 
-        places = np.flatnonzero(np.ones(len(candidates.id), np.bool_) if self.whole else candidates.listed)
-        places = places[: max(self.most, budget)]
-        ids, stale = candidates.id[places], candidates.score[places]
-        if len(ids) <= budget or candidates.rescore is None:
-            return ids[:budget]
-        # Where values change within a slide or two, ages tell little; with twice k look-ups the top of the list has
-        # all that matters now, and reading it keeps the next answers right too, which the drawn worlds do not see.
-        if budget >= 2 * candidates.k and np.exp(-replica.rate(ids).mean()) < self.calm:
+        ids, stale, n = candidates.id, candidates.score, len(candidates.id)
+        if n <= budget or candidates.rescore is None:
             return ids[:budget]
         rng = np.random.default_rng([self.seed, abs(now)])
-        drawn = replica.draws(candidates.id, self.worlds, rng)
-        scores = candidates.rescore(drawn)[places]
-        gone = rng.random(scores.shape) < replica.stale(ids, now)[:, None]
-        worlds = np.ascontiguousarray(np.where(gone & np.isfinite(scores), scores, stale[:, None]).T)
-        keep = np.ones(len(ids), np.bool_)
-        k = min(candidates.k, len(ids))
-        ours, plain = spared(stale, worlds, k, budget, self.hit / k, keep)
-        return ids[keep] if ours > plain + self.margin else ids[:budget]
+        drawn = candidates.rescore(replica.draws(ids, self.worlds, rng))
+        gone = rng.random(drawn.shape) < replica.stale(ids, now)[:, None]
+        worlds = np.where(gone & np.isfinite(drawn), drawn, stale[:, None])
+        if candidates.tie is not None:  # equal scores are common, and who goes first is known
+            step = np.argsort(np.argsort(candidates.tie)) * (1e-9 * (1 + np.abs(stale).max()) / n)
+            worlds, stale = worlds + step[:, None], stale + step
+        k = min(candidates.k, n)
+        inside = worlds >= np.partition(worlds, n - k, axis=0)[n - k]
+        inside[:k] = True
+        doubt = (inside & (worlds != stale[:, None])).mean(axis=1)
+        pool = np.sort(np.argsort(-doubt, kind="stable")[: max(self.most, budget)])
+        stays = candidates.time[pool] + candidates.size > now + candidates.slide
+        weight = 1.0 + self.future * stays * np.exp(-replica.rate(ids[pool]))
+        keep = np.ones(len(pool), np.bool_)
+        loss = spared(stale[pool], np.ascontiguousarray(worlds[pool].T), weight, k, budget, self.hit / k, keep)
+        chosen = np.flatnonzero(keep)
+        return ids[pool[chosen[np.argsort(-loss[chosen], kind="stable")]]]
 
 
 def _pool(whole: bool, candidates: Candidates) -> np.ndarray:

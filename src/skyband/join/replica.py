@@ -16,6 +16,8 @@ NEVER = -(1 << 62)
 
 _RING = 512  # changes that are remembered as examples of what a change looks like
 _PRIOR = 1.0  # weight of the belief that a value changes once in a slide
+_AGES = np.array([0.5, 1.5, 2.5, 3.5, 5.5, 8.5, 13.5, 21.5, 34.5])  # slides, between which look-ups are counted by age
+_WEIGHT = 8.0  # look-ups of an age that count as much as what all ages tell
 
 
 class Read(NamedTuple):
@@ -46,6 +48,7 @@ class Replica:
         self.value: dict[str, np.ndarray] = {}  # numbers of the first row of a key
         self.exposure = np.empty(0)  # how long a key was watched, in slides
         self.changes = np.empty(0)  # how often it was seen to have changed
+        self.aged = np.zeros((len(_AGES) + 1, 3))  # look-ups by age: how many, how many had changed, their summed age
         self.moments = np.zeros((len(columns), 5))  # of each column: n, mean, M2, cov(old, new), var(old)
         self.ring = np.zeros((len(columns), _RING))
         self.ringed = 0
@@ -149,6 +152,8 @@ class Replica:
         known = self.time[codes] > NEVER
         age = np.maximum(now - self.time[codes], 0) / self._unit
         self._watch(codes[known], age[known], changed[known], self._chance(codes[known]))
+        told = np.stack([np.ones(known.sum()), changed[known], age[known]], axis=1)
+        np.add.at(self.aged, np.searchsorted(_AGES, age[known]), told)
         for i, name in enumerate(self.columns):
             kind = rows.schema.field(name).type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
@@ -207,14 +212,40 @@ class Replica:
 
     def rate(self, codes: np.ndarray) -> np.ndarray:
         """Changes a slide of these codes: what was seen of each, drawn towards what was seen of all."""
+        return self._temper(codes) * self.usual_rate()
+
+    def _temper(self, codes: np.ndarray) -> np.ndarray:
+        """How much more often than usual each code changes."""
         total = (self.changes.sum() + _PRIOR) / (self.exposure.sum() + _PRIOR)
         weight = 8.0  # a key's own record counts half after eight changes' worth of watching
-        return (self.changes[codes] + weight) / (self.exposure[codes] + weight / total)
+        return (self.changes[codes] + weight) / (self.exposure[codes] * total + weight)
+
+    def usual_rate(self) -> float:
+        """Changes a slide that explain best how many look-ups of each age found another value."""
+        many, changed, sums = self.aged[self.aged[:, 0] > 0].T
+        if not len(many) or not sums.any():
+            return 1.0
+        age = np.maximum(sums / many, 1e-3)
+        low, high = np.log(1e-4), np.log(1e2)
+        for _ in range(40):  # where the likelihood, which has one peak, stops rising
+            middle = (low + high) / 2
+            left = np.exp(-np.exp(middle) * age)
+            rises = (changed * age * left / np.maximum(1 - left, 1e-12) - (many - changed) * age).sum() > 0
+            low, high = (middle, high) if rises else (low, middle)
+        return float(np.exp(low))
 
     def stale(self, codes: np.ndarray, now: int) -> np.ndarray:
-        """The chance that each code's value is another by now."""
+        """The chance that each code's value is another by now: what look-ups of its age have found, and its own record.
+
+        Where few were of that age, what all of them tell. Keys that never change keep the chance of old values
+        below one, which one rate for all would not.
+        """
         age = np.where(self.time[codes] == NEVER, 1e9, np.maximum(now - self.time[codes], 0) / self._unit)
-        return 1 - np.exp(-self.rate(codes) * age)
+        rate = self.usual_rate()
+        place = np.searchsorted(_AGES, age)
+        usual = 1 - np.exp(-rate * age)
+        seen = (self.aged[place, 1] + _WEIGHT * usual) / (self.aged[place, 0] + _WEIGHT)
+        return 1 - np.maximum(1 - seen, 1e-12) ** self._temper(codes)
 
     def draws(self, codes: np.ndarray, worlds: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """New values that these codes may have if they have changed: column name to (codes, worlds)."""
@@ -264,7 +295,7 @@ class Replica:
 
     def saved(self) -> dict[str, np.ndarray | pa.Table]:
         """All that is known, as named arrays and one table."""
-        plain = ("time", "first", "count", "exposure", "changes", "moments", "ring")
+        plain = ("time", "first", "count", "exposure", "changes", "aged", "moments", "ring")
         saved: dict[str, np.ndarray | pa.Table] = {name: getattr(self, name) for name in plain}
         saved["ringed"] = np.array([self.ringed])
         saved |= {f"value/{name}": column for name, column in self.value.items()}
@@ -273,7 +304,7 @@ class Replica:
 
     def load(self, saved: Mapping[str, np.ndarray | pa.Table]) -> None:
         """Go on from what was saved."""
-        for name in ("time", "first", "count", "exposure", "changes", "moments", "ring"):
+        for name in ("time", "first", "count", "exposure", "changes", "aged", "moments", "ring"):
             setattr(self, name, np.array(saved[name]))
         self.ringed = int(saved["ringed"][0])
         self.value = {n.removeprefix("value/"): np.array(c) for n, c in saved.items() if n.startswith("value/")}

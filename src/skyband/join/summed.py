@@ -48,7 +48,7 @@ class Summed:
     def take(self, part: Part, key: np.ndarray, places: np.ndarray) -> None:
         """Take a pane; `places` are each key's newest rows."""
         self._panes += 1
-        if self._panes % 32 == 0:  # many small pieces are slow to look through
+        if self._panes % 8 == 0:  # many small pieces are slow to look through
             self.clean()
         values = [np.ones(len(key)) if a.of is None else scores(a.of, part.rows) for a in self.line.join.aggregates]
         slot = self.payload.add(part.rows.take(pa.array(places)))
@@ -128,6 +128,7 @@ class Summed:
             clock.size,
             clock.slide,
             lambda drawn: rescored(line, self._rows(slot[first], values), key[first], drawn),
+            line.ties(key[first]) if len(first) else None,
         )
 
     def answer(self, window: int, now: int) -> Answer:

@@ -174,6 +174,7 @@ class Valued:
             line.clock.size,
             line.clock.slide,
             lambda values: self._rescored(listed.take(best), values),
+            listed.slot[best],
         )
 
     def _rescored(self, listed: Listed, values: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from skyband.errors import QueryError
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
+from skyband.join.changes import PUSHED
 from skyband.join.pipeline import JoinPipeline
 from skyband.join.saved import load, save
 from skyband.join.shared import shared_join
@@ -110,9 +111,8 @@ def _typed(query: TopK) -> TopK:
         initial = join.initial if isinstance(join.initial, pa.Table) else pa.table(join.initial)
         known = {f.name: _word(f.type) for f in initial.schema}
     known |= dict(join.types)
-    return query.joining(
-        join.replaced(types=tuple((name, known.get(name, "double")) for name in join.columns), changes=None)
-    )
+    types = tuple((name, known.get(name, "double")) for name in join.columns)
+    return query.joining(join.replaced(types=types, changes=None if join.changes is None else PUSHED))
 
 
 def _word(kind: pa.DataType) -> str:

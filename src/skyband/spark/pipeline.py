@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
+from skyband.join.pipeline import check_names
 from skyband.join.shared import shared_join
 from skyband.query import Ever, TopK
 from skyband.spark.board import Board
@@ -164,6 +165,8 @@ def _transformed(
         out = result_type(own.schema, first, early=early, per=shares[0].per)
     if isinstance(shares[0], Joined):
         joined = shares[0]
+        for query in joined.queries:
+            check_names(query, schema)
         per = None if joined.others is None else joined.per
         out = result_type(df.schema, joined.query, early=early, per=per, join=shared_join(joined.queries))
     rows = df

@@ -25,6 +25,8 @@ class Memory:
     [{'user': 2, 'followers': 25}]
     """
 
+    local = True  # a fetch waits for no one
+
     def __init__(self, rows: Any, key: str) -> None:
         self.key = key
         self.rows = rows if isinstance(rows, pa.Table) else pa.table(rows)
@@ -57,6 +59,8 @@ class History:
     >>> past.fetch([7], ["followers"]).to_pylist()
     [{'user': 7, 'followers': 5}]
     """
+
+    local = True  # a fetch waits for no one
 
     def __init__(self, rows: Any, key: str, time: str, unit: str = "us") -> None:
         self.key = key
