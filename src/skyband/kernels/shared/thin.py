@@ -4,6 +4,7 @@ import numpy as np
 
 from skyband.kernels._jit import bare, inlined, kernel
 from skyband.kernels.shared.room import KINDS, copied
+from skyband.kernels.views import AFTER
 
 _SAMPLE = 1024
 _DROP = np.uint8(255)  # in place of its kind: the row goes
@@ -48,6 +49,8 @@ def taken_over(rows, row, to, at):
 @kernel
 def bordered(score, size, edges):
     """Where the kinds of scores begin, by a sample: about as many rows in each."""
+    if size == 0:
+        return
     step = max(1, size // _SAMPLE)
     sample = score[:size:step].copy()
     sample.sort()
@@ -82,6 +85,7 @@ def thinned(score, time, id, pane, size, kind, wants, views, k, count, most, she
     for v in range(views):
         largest = max(largest, k[v])
         most[v] = largest
+    most[views] = AFTER  # before the first row that a view sees
     for i in range(KINDS + 1):
         shelf[i] = 0
     above, floor, better = 0, 0, 0  # ranked rows, the least kind that stays, rows of a better one
@@ -89,21 +93,17 @@ def thinned(score, time, id, pane, size, kind, wants, views, k, count, most, she
     for back in range(size):
         row = np.uint64(size - 1 - back)
         seen, mine = pane[row], np.int64(kind[row])
-        if seen < wants:
-            kind[row] = _DROP
-            continue
-        if seen < newest:
+        if wants <= seen < newest:
             while newest > seen:
                 newest -= 1
                 above += count[newest]
             while floor < KINDS and above + better >= most[newest]:
                 floor += 1
                 better -= shelf[floor]
-        if mine < floor:
-            kind[row] = _DROP
-            continue
-        shelf[mine] += 1
-        better += int(mine > floor)
+        stays = (mine >= floor) & (seen >= wants)  # no branch: nobody can tell which rows stay
+        kind[row] = mine if stays else _DROP
+        shelf[mine] += stays
+        better += int(stays & (mine > floor))
         while floor < KINDS and above + better >= most[newest]:
             floor += 1
             better -= shelf[floor]
