@@ -13,8 +13,9 @@ from skyband.errors import QueryError, SchemaError
 from skyband.query import TopK
 from skyband.spark.board import Board
 from skyband.spark.session import ROCKSDB
-from skyband.spark.share import Share, Shared, Single, split
+from skyband.spark.share import Share, Shared, Single
 from skyband.workload.family import per_of
+from skyband.workload.split import split
 from skyband.workload.workload import Workload
 
 if TYPE_CHECKING:
