@@ -55,7 +55,8 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
     Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
     there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
     that the same call with a new page goes on. `scratch` is made by `roomed`. `lazy` is the part of a band that may
-    gather before rows are let go; bands of less than `short` rows are ranked as a whole then.
+    gather before rows are let go; bands of less than `short` rows, or with few views, are ranked as
+    a whole then.
     """
     groups, queries = len(upto), len(records.k)
     band, spare, low_rows, kept, room, shelves = scratch
@@ -164,8 +165,8 @@ def advanced(
     now[DUE], now[NOW] = NOTHING, now[DONE]
     rekindled(low, hot, now, gate)
     while True:
-        if now[DUE] == THIN and now[SIZE] + now[YOUNG] < short:
-            now[DUE] = MERGE
+        if now[DUE] == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 8):
+            now[DUE] = MERGE  # where views are few, most rows go at once
         if now[NOW] >= now[LATELY] + slide.max() and (now[DUE] == FOLD or now[DUE] == THIN):
             gate[0], gate[1], now[LATELY] = max(gate[0], gate[1]), np.inf, now[NOW]  # by now every query has answered
         if now[DUE] == FOLD:

@@ -4,7 +4,6 @@ import numpy as np
 
 from skyband.kernels._jit import bare, inlined, kernel
 from skyband.kernels.shared.room import KINDS, copied
-from skyband.kernels.views import AFTER
 
 _SAMPLE = 1024
 _DROP = np.uint8(255)  # in place of its kind: the row goes
@@ -76,37 +75,43 @@ def sorted_in(score, low, high, edges, kind):
 def thinned(score, time, id, pane, size, kind, wants, views, k, count, most, shelf):
     """Let go of unranked rows that no view can want; how many stay.
 
-    From the newest back: rows of a better kind, and all ranked rows (`count` by pane), outdo a row in each view that
-    sees it, so it goes once they are as many as the largest k of these views. Keeps more than is needed: of rows
-    of one kind it does not know the better. `wants` is the first view that the ranked rows leave in want.
+    From the newest pane back: rows of a better kind, and all ranked rows (`count` by pane), outdo a row in each view
+    that sees it, so it goes once they are as many as the largest k of these views. Keeps more than is needed: of
+    rows of one kind it does not know the better. `wants` is the first view that the ranked rows leave in want.
     O(rows + views).
     """
     largest = 0
     for v in range(views):
         largest = max(largest, k[v])
         most[v] = largest
-    most[views] = AFTER  # before the first row that a view sees
     for i in range(KINDS + 1):
         shelf[i] = 0
     above, floor, better = 0, 0, 0  # ranked rows, the least kind that stays, rows of a better one
     newest = views
-    for back in range(size):
-        row = np.uint64(size - 1 - back)
-        seen, mine = pane[row], np.int64(kind[row])
-        if wants <= seen < newest:
-            while newest > seen:
-                newest -= 1
-                above += count[newest]
-            while floor < KINDS and above + better >= most[newest]:
-                floor += 1
-                better -= shelf[floor]
-        stays = (mine >= floor) & (seen >= wants)  # no branch: nobody can tell which rows stay
-        kind[row] = mine if stays else _DROP
-        shelf[mine] += stays
-        better += int(stays & (mine > floor))
+    last = size
+    while last > 0:
+        seen, begin = pane[last - 1], last - 1
+        while begin > 0 and pane[begin - 1] == seen:
+            begin -= 1
+        if seen < wants:
+            for i in range(begin, last):
+                kind[np.uint64(i)] = _DROP
+            last = begin
+            continue
+        while newest > seen:
+            newest -= 1
+            above += count[newest]
+        for i in range(begin, last):  # a view sees all rows of its pane
+            mine = np.int64(kind[np.uint64(i)])
+            shelf[mine] += 1
+            better += int(mine > floor)
         while floor < KINDS and above + better >= most[newest]:
             floor += 1
             better -= shelf[floor]
+        for i in range(begin, last):  # no branch: nobody can tell which rows stay
+            row = np.uint64(i)
+            kind[row] = kind[row] if np.int64(kind[row]) >= floor else _DROP
+        last = begin
     out = np.uint64(0)
     for i in range(size):
         row = np.uint64(i)
