@@ -444,8 +444,10 @@ class Explanation:
         return "\n".join([f"engine: {self.engine} ({self.why})", *self.lines])
 
 
-def explain(query: Asked, *, engine: str = "auto") -> Explanation:
+def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanation:
     """Say which engine answers `query`, why, and what it will keep; of many queries, which of them share.
+
+    `tasks` is that of `sb.spark.top_k`: into how many tasks a family of queries is split.
 
     Examples
     --------
@@ -466,7 +468,7 @@ def explain(query: Asked, *, engine: str = "auto") -> Explanation:
         fixed = not isinstance(query, Workload)
         workload = query if isinstance(query, Workload) else Workload(query)
         name = workload.chosen(engine)
-        return Explanation(name, *described(workload.families(name), name, fixed=fixed))
+        return Explanation(name, *described(workload.families(name), name, tasks, fixed=fixed))
     plan = choose(query, engine)
     if query.join is not None:
         return Explanation("topkn", "a join keeps objects whose scores change", tuple(_joined(query)))

@@ -17,10 +17,11 @@ from test_top_k import SECOND, asked, cut, plain, trades
 import skyband as sb
 from skyband.spark.control import CONTROL
 from skyband.spark.pipeline import _packing
-from skyband.spark.share import Shared, split
+from skyband.spark.share import Shared
 from skyband.spark.state import dump, read
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.family import per_of
+from skyband.workload.split import split
 
 LATE, BEGIN = 30, 1_700_000_000
 QUERIES = [

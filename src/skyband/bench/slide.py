@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -144,7 +144,7 @@ def made(setting: Setting, engine: str) -> Engine:
     return build(engine, TopK(k=setting.k, by="x", window=Counting(setting.win, setting.slide)))
 
 
-def measure(case: Case, score: np.ndarray, budget: float, clock: Callable[[], float] = time.process_time) -> Result:
+def measure(case: Case, score: np.ndarray, budget: float) -> Result:
     """Time `case` over the rows of `score` that follow the first full window, in seconds of one core.
 
     A case that does not end within `budget` seconds reports the rows it managed; one that ends sooner is
@@ -157,12 +157,12 @@ def measure(case: Case, score: np.ndarray, budget: float, clock: Callable[[], fl
     100
     """
     number = np.arange(len(score))
-    limit = scan_limit(score, clock=clock)
-    best, spent = _go(case, score, number, budget, clock)
+    limit = scan_limit(score, clock=time.process_time)
+    best, spent = _go(case, score, number, budget)
     for _ in range(_PASSES - 1):
         if not best.complete or spent > min(budget, _ENOUGH):
             break
-        again, took = _go(case, score, number, budget, clock)
+        again, took = _go(case, score, number, budget)
         spent += took
         best = min(best, again, key=lambda done: done.seconds / done.rows)
     return Result(
@@ -174,28 +174,26 @@ def measure(case: Case, score: np.ndarray, budget: float, clock: Callable[[], fl
         output_rows=best.output_rows,
         candidates_peak=best.candidates_peak,
         candidate_bytes=best.candidates_peak * CANDIDATE,
-        scan_rows_per_s=max(limit, scan_limit(score, clock=clock)),
+        scan_rows_per_s=max(limit, scan_limit(score, clock=time.process_time)),
         filled=best.filled,
     )
 
 
-def _go(
-    case: Case, score: np.ndarray, number: np.ndarray, budget: float, clock: Callable[[], float] = time.process_time
-) -> tuple[Pass, float]:
+def _go(case: Case, score: np.ndarray, number: np.ndarray, budget: float) -> tuple[Pass, float]:
     """One pass, and how long it took with filling the window."""
     k, win, slide = case.setting
     running = made(case.setting, case.engine)
-    began = clock()
+    began = time.process_time()
     full = max(win, min(_FILL, len(score) // 2))
     if full >= len(score):
         msg = f"{case} leaves no row to time: give more than the {win} rows of a window"
         raise QueryError(msg)
     # a slow engine may take minutes over a million rows: find out how many it can be given at once
     most = max(10_000, min(BATCH, BATCH // 2 * slide // k))  # what is put out at once has to fit as well
-    at, _, batch = _feed(running, score, number, (0, full, most), max(slide, 1_000), (_PATIENCE * budget, clock))
-    filling = clock()
-    end, rows_out, _ = _feed(running, score, number, (at, len(score), most), batch, (budget, clock))
-    ended = clock()
+    at, _, batch = _feed(running, score, number, (0, full, most), max(slide, 1_000), _PATIENCE * budget)
+    filling = time.process_time()
+    end, rows_out, _ = _feed(running, score, number, (at, len(score), most), batch, budget)
+    ended = time.process_time()
     done = Pass(end - at, ended - filling, rows_out, running.peak, at >= win, end == len(score))
     return done, ended - began
 
@@ -206,17 +204,16 @@ def _feed(
     number: np.ndarray,
     between: tuple[int, int, int],
     batch: int,
-    timed: tuple[float, Callable[[], float]],
+    budget: float,
 ) -> tuple[int, int, int]:
     """Give the rows until they or the time run out: how far it came, rows of answers, the size of a batch."""
     at, high, most = between
-    budget, clock = timed
-    rows_out, now = 0, clock()
+    rows_out, now = 0, time.process_time()
     till = now + budget
     while at < high and now < till:
         to = min(at + batch, high)
         rows_out += _give(running, score, number, at, to)
-        before, now = now, clock()
+        before, now = now, time.process_time()
         bearable = round((to - at) / max(now - before, 1e-6) * budget / 8)  # or one batch outlasts the budget
         batch = max(1_000, min(4 * batch, bearable, most))
         at = to

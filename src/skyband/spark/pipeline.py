@@ -16,8 +16,9 @@ from skyband.query import Ever, TopK
 from skyband.spark.board import Board
 from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import ROCKSDB
-from skyband.spark.share import Share, Shared, Single, split
+from skyband.spark.share import Share, Shared, Single
 from skyband.workload.family import per_of
+from skyband.workload.split import split
 from skyband.workload.workload import Workload
 
 if TYPE_CHECKING:

@@ -9,20 +9,23 @@ from skyband.engines.registry import ENGINES
 from skyband.query import Weighted
 from skyband.query.duration import spoken
 from skyband.workload.registry import GRIDS, WORKLOADS
+from skyband.workload.split import split
 
 if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 
-def described(families: Sequence[Family], engine: str, *, fixed: bool = False) -> tuple[str, tuple[str, ...]]:
-    """Why the engine, and lines on the workload, on each family and on what it keeps."""
+def described(
+    families: Sequence[Family], engine: str, tasks: int = 1, *, fixed: bool = False
+) -> tuple[str, tuple[str, ...]]:
+    """Why the engine; lines on the workload, on each family and what it keeps, and on its parts in so many tasks."""
     shared = engine in WORKLOADS
     shared = shared or all(family.points for family in families)
     why = "one structure for every family" if shared else "one for every query: nothing is shared"
-    return why, tuple(_lines(families, engine, fixed=fixed))
+    return why, tuple(_lines(families, engine, tasks, fixed=fixed))
 
 
-def _lines(families: Sequence[Family], engine: str, *, fixed: bool) -> Iterator[str]:
+def _lines(families: Sequence[Family], engine: str, tasks: int, *, fixed: bool) -> Iterator[str]:
     queries = sum(len(family.members) for family in families)
     traits = WORKLOADS[engine].traits if engine in WORKLOADS else ENGINES[engine].traits
     yield f"workload: {queries} queries in {len(families)} {'family' if len(families) == 1 else 'families'}"
@@ -32,8 +35,7 @@ def _lines(families: Sequence[Family], engine: str, *, fixed: bool) -> Iterator[
         query, names = family.query, [member.name for member in family.members]
         by = _said(query.by) if not family.points else _kind(family)
         per = f" per {', '.join(query.per)}" if query.per else ""
-        most = f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
-        yield f"family {number}: by {by}{per}: {most}"
+        yield f"family {number}: by {by}{per}: {_some(names)}"
         if family.points:
             yield from _gridded(family, engine)
             continue
@@ -46,6 +48,13 @@ def _lines(families: Sequence[Family], engine: str, *, fixed: bool) -> Iterator[
         window = f"{_long(min(sizes), family)} to {_long(max(sizes), family)}" if len(set(sizes)) > 1 else ""
         k = f"{min(ks)} to {max(ks)}" if len(set(ks)) > 1 else f"{ks[0]}"
         yield f"  windows of {window or _long(sizes[0], family)}, k {k}; at most {views} views open at once"
+        if tasks > 1:
+            for task, part in enumerate(split(family, tasks), 1):
+                yield f"  task {task} on Spark: {_some([member.name for member in part.members])}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
 
 
 def _gridded(family: Family, engine: str) -> Iterator[str]:

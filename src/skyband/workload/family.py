@@ -87,7 +87,7 @@ class Reserve:
     >>> reserve.check(3, sb.Sliding("90 s", "1 minute"))
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: size=1 min 30 s is no multiple of finest=1 min, at which the stream is cut: round it
+    skyband.errors.QueryError: size=90 s is no multiple of finest=1 min, at which the stream is cut: round it
     """
 
     k: int  # the largest of any query

@@ -50,7 +50,7 @@ WORKLOADS = {
                 windows=_SLIDE,
                 minimal=True,
                 cost="O(1) for nearly every row, a walk down the band for an answer",
-                memory="at most 1.5 times the minimal set of all queries",
+                memory="at most twice the minimal set of all queries",
                 paper="ours",
             ),
             changes=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.engines.protocol import Objects, Snapshot
-from skyband.kernels.shared import Marks, Page, Rows, looked, roomed, settled, shared
+from skyband.kernels.shared import STRIDE, Marks, Page, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
 from skyband.workload.answers import Answers, ordered
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 _MOST = 1 << 22  # rows of answers written before the kernel comes up for air
-_LAZY = 0.5  # the part of a band that may wait behind it before rows are let go
+_LAZY = 0.45  # the part of a band that may wait behind it before rows are let go
 _SHORT = 1024  # rows of a band of which those below all answers need no rank
 
 
@@ -30,7 +30,7 @@ class SharedSweep:
     those that reach an answer are few, and ranked as soon as one does. Exact; all groups in one call.
 
     Cost: O(1) for nearly every row, O(log q) for a window that begins or ends, O(rows of the band above its k-th) an
-    answer. Memory: at most 1.5 times the minimal set of all queries, 3 numbers a view.
+    answer. Memory: at most twice the minimal set of all queries, 3 numbers a view.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class SharedSweep:
         lists = min(int(times.sum()) * len(goal) + 1, _MOST)
         full = np.minimum(k, waiting)
         room = float((times * full).sum()) * min(len(goal), max(waiting, 1))
-        return lists, max(int(min(room, _MOST)), int(full.max(initial=0)), 1)
+        return lists, max(int(min(room, _MOST)), int(full.max(initial=0)), 1) + STRIDE
 
     def _enlarge(self, groups: int) -> None:
         """Make room for groups not met before."""

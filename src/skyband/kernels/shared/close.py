@@ -23,6 +23,7 @@ from skyband.kernels.shared.room import (
     NOTHING,
     NOW,
     SEEN,
+    SHELVES,
     SIGHT,
     SIZE,
     SPEAKS,
@@ -34,21 +35,22 @@ from skyband.kernels.shared.room import (
     WRITTEN,
     YOUNG,
 )  # fmt: skip
+from skyband.kernels.shared.shelf import walked
 from skyband.kernels.views import AFTER, noted, sunk
 
 _FOLDS = 64  # ranked fresh rows that are worth a merge
 
 
 @kernel
-def closed(band, low, hot, pick, heaps, sight, rows, g, upto, records, marks, page, now, gate, limit):
+def closed(low, hot, shelves, heaps, sight, rows, g, upto, records, marks, page, now, gate, limit):
     """Take rows and close windows until all is done, the page is full, or something is due.
 
-    `band` is ranked, `low` in the order of arrival; `hot` are the places of those rows of `low` that reach the gate,
-    best first. Every array has a name of its own here: reading them out of tuples counts references.
+    `shelves` are ranked, `low` is in the order of arrival; `hot` are the places of those rows of `low` that reach the
+    gate, best first. Every array has a name of its own here: reading them out of tuples counts references.
     """
     ks, lengths, slides, origins, least, most, moments, untils, numbers = records
     row_score, row_time, row_id, _, _ = rows
-    score, _, id, pane = band
+    shelf_score, shelf_id, shelf_pane, oldest, shelf_first = shelves
     low_score, low_time, low_id, low_pane = low
     view_at, view_end, view_k, _, _, _, _, _ = sight
     heap, ends, starting, starts = heaps
@@ -131,7 +133,7 @@ def closed(band, low, hot, pick, heaps, sight, rows, g, upto, records, marks, pa
             told &= untils[q] == 0 or max(start, 0) < since[untils[q], g]
         got = 0
         if told and size + young > 0:
-            if listed == lists.shape[1] or written + min(k, size + young) > len(out_id):
+            if listed == lists.shape[1] or written + min(k, size + young) + STRIDE > len(out_id):
                 now[FULL], done, last = 1, end, q
                 break
             # its first view: rows of this pane or a later one are in the window
@@ -142,11 +144,36 @@ def closed(band, low, hot, pick, heaps, sight, rows, g, upto, records, marks, pa
                     view = mid + 1
                 else:
                     over = mid
-            got = picked(pane, size, view, k, pick)
-            floor = score[pick[got - 1]] if got == k else -np.inf
-            if floor < bar:
+            shelf = 0
+            while shelf + 1 < SHELVES and oldest[shelf + 1] <= view:
+                shelf += 1
+            begins, stops = (shelf_first[shelf], shelf_first[shelf + 1]) if size > 0 else (0, 0)
+            while True:
+                got, i, j = 0, begins, 0
+                while got < k and j < warm:
+                    h = hot[j]
+                    j += 1
+                    if low_pane[h] < view:
+                        continue
+                    s, above, over = low_score[h], i, stops  # the ranked rows before it
+                    while above < over:
+                        mid = (above + over) >> 1
+                        if shelf_score[mid] > s:
+                            above = mid + 1
+                        else:
+                            over = mid
+                    got = walked(shelf_score, shelf_id, shelf_pane, i, above, view, k, got, out_score, out_id, written)
+                    i = above
+                    if got < k:
+                        out_score[written + got], out_id[written + got] = s, low_id[h]
+                        got += 1
+                if got < k:
+                    got = walked(shelf_score, shelf_id, shelf_pane, i, stops, view, k, got, out_score, out_id, written)
+                floor = out_score[written + k - 1] if got == k else -np.inf
+                if floor >= bar:
+                    break
                 # rank the fresh rows that reach the answer; where they are many, merge them
-                fits = got == k or young - dead <= FEW
+                fits, before = got == k or young - dead <= FEW, warm
                 if fits:
                     for i in range(young):
                         s = low_score[i]
@@ -159,34 +186,11 @@ def closed(band, low, hot, pick, heaps, sight, rows, g, upto, records, marks, pa
                     now[DUE], now[NOW], bar = MERGE, end, np.inf
                     break
                 bar = floor
+                if warm == before:
+                    break
+            if now[DUE] == MERGE:
+                break
             lowest = min(lowest, floor)
-            i = out = 0
-            for j in range(warm):
-                h = hot[j]
-                s = low_score[h]
-                if s < floor:
-                    break
-                if low_pane[h] < view:
-                    continue
-                above, over = i, got  # the ranked rows before it
-                while above < over:
-                    mid = (above + over) >> 1
-                    if score[pick[mid]] > s:
-                        above = mid + 1
-                    else:
-                        over = mid
-                rest = min(k - out, above - i)
-                gathered(pick, i, rest, score, id, out_score, out_id, written + out)
-                out += rest
-                i += rest
-                if out == k:
-                    break
-                out_id[written + out] = low_id[h]
-                out_score[written + out] = s
-                out += 1
-            rest = min(k - out, got - i)
-            gathered(pick, i, rest, score, id, out_score, out_id, written + out)
-            got = out + rest
         if told and (got > 0 or shown[number, g]):  # an empty list says that the window has become empty
             if listed == lists.shape[1]:
                 now[FULL], done, last = 1, end, q
@@ -251,35 +255,3 @@ def warmed(hot, warm, score, s, place):
         j -= 1
     hot[j] = place
     return warm + 1
-
-
-@bare
-def picked(pane, size, view, k, pick):
-    """Put the places of the first k of `size` rows in a window into `pick`; how many there are.
-
-    Without a branch that depends on a row; places are unsigned, which spares a test each.
-    """
-    got, at, one = np.uint64(0), np.uint64(0), np.uint64(1)
-    end, want = np.uint64(size), np.uint64(k)
-    while at + np.uint64(STRIDE) <= end and got < want:
-        for _ in range(STRIDE):
-            pick[got] = at
-            got += np.uint64(pane[at] >= view)
-            at += one
-    while at < end and got < want:
-        pick[got] = at
-        got += np.uint64(pane[at] >= view)
-        at += one
-    return min(np.int64(got), k)
-
-
-@bare
-def gathered(pick, low, size, score, id, to_score, to_id, at):
-    """Copy `size` of the picked rows, from `low` on, to `at`."""
-    place, to = np.uint64(low), np.uint64(at)
-    for _ in range(size):
-        row = pick[place]
-        to_score[to] = score[row]
-        to_id[to] = id[row]
-        place += np.uint64(1)
-        to += np.uint64(1)

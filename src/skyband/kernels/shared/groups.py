@@ -33,6 +33,7 @@ from skyband.kernels.shared.room import (
     THIN,
     WARM,
     WARMEST,
+    WIDER,
     WRITTEN,
     YOUNG,
     Rows,
@@ -42,6 +43,7 @@ from skyband.kernels.shared.room import (
     sighted,
     workroom,
 )  # fmt: skip
+from skyband.kernels.shared.shelf import shelved
 from skyband.kernels.shared.thin import bordered, parted, sorted_in, thinned
 from skyband.kernels.views import AFTER, NEVER, Views, fewer, heaped, longer, reviewed
 
@@ -53,10 +55,11 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
     Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
     there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
     that the same call with a new page goes on. `scratch` is made by `roomed`. `lazy` is the part of a band that may
-    gather before rows are let go; bands of less than `short` rows are ranked as a whole then.
+    gather before rows are let go; bands of less than `short` rows, or with few views, are ranked as
+    a whole then.
     """
     groups, queries = len(upto), len(records.k)
-    band, spare, low_rows, kept, room, pick = scratch
+    band, spare, low_rows, kept, room, shelves = scratch
     hot = np.empty(WARMEST + 1, np.uint32)
     heaps = (
         np.empty(queries, np.int64),
@@ -92,7 +95,8 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
             gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
             now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
             band, spare, sight = advanced(
-                band, spare, low_rows, room, hot, pick, heaps, sight, rows, g, upto[g], records, marks, page, now, gate,
+                band, spare, low_rows, room, hot, shelves, heaps, sight, rows, g, upto[g], records, marks, page, now,
+                gate,
                 lazy, short,
             )  # fmt: skip
             peak = max(peak, total + now[MOST] + len(bands.id) - high)
@@ -132,7 +136,7 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
 
 @kernel
 def advanced(
-    band, spare, low, room, hot, pick, heaps, sight, rows, g, upto, records, marks, page, now, gate, lazy, short
+    band, spare, low, room, hot, shelves, heaps, sight, rows, g, upto, records, marks, page, now, gate, lazy, short
 ):  # fmt: skip
     """One group: close its windows, and rank rows or let go of them whenever the loop that does so asks for it."""
     heap, ends, starting, starts = heaps
@@ -161,8 +165,8 @@ def advanced(
     now[DUE], now[NOW] = NOTHING, now[DONE]
     rekindled(low, hot, now, gate)
     while True:
-        if now[DUE] == THIN and now[SIZE] + now[YOUNG] < short:
-            now[DUE] = MERGE
+        if now[DUE] == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 8):
+            now[DUE] = MERGE  # where views are few, most rows go at once
         if now[NOW] >= now[LATELY] + slide.max() and (now[DUE] == FOLD or now[DUE] == THIN):
             gate[0], gate[1], now[LATELY] = max(gate[0], gate[1]), np.inf, now[NOW]  # by now every query has answered
         if now[DUE] == FOLD:
@@ -184,7 +188,12 @@ def advanced(
             sight = wider
         now[CALM] = now[AT] + max(FEW, int(lazy * now[SIZE])) // 2  # so far on, another merge has paid
         limit = max(now[KEPT], now[SIZE]) + max(FEW, int(lazy * now[KEPT]))
-        closed(band, low, hot, pick, heaps, sight, rows, g, upto, records, marks, page, now, gate, limit)
+        if now[DUE] != WIDER:
+            shelved(
+                band[0], band[2], band[3], now[SIZE], shelves.score, shelves.id, shelves.pane, shelves.oldest,
+                shelves.first, room.sample,
+            )  # fmt: skip
+        closed(low, hot, shelves, heaps, sight, rows, g, upto, records, marks, page, now, gate, limit)
         if now[DUE] == NOTHING:
             return band, spare, sight
 

@@ -16,6 +16,7 @@ WARMEST = 256  # fresh rows that are kept ranked, at most
 STRIDE = 16  # rows of the band looked at between two looks at how many were found
 GONE = -2  # the pane of a row that has moved to the ranked ones
 KINDS = 128  # of scores among the rows that are not ranked
+SHELVES = 5  # copies of the ranked rows, each without the oldest of the one before
 
 
 class Rows(NamedTuple):
@@ -65,14 +66,31 @@ class Room(NamedTuple):
     tally: np.ndarray
     kind: np.ndarray  # uint8: of what kind the score of a row is that is not ranked
     edges: np.ndarray  # float64: where the kinds of scores begin
+    sample: np.ndarray  # int64: some panes
+
+
+class Shelves(NamedTuple):
+    """The ranked rows that are young enough, several times over: the walk down one meets few that are too old."""
+
+    score: np.ndarray
+    id: np.ndarray
+    pane: np.ndarray
+    oldest: np.ndarray  # int64: the first pane of each shelf ...
+    first: np.ndarray  # int64: ... and where it begins; one longer
 
 
 @kernel
 def roomed(longest, total):
     """Room to work in: for the longest band with its rows, and for all bands. Made once, since new memory is dear."""
-    pick = np.empty(longest + 2 * FEW + STRIDE, np.uint32)
     longest += 2 * FEW
-    return columns(longest), columns(longest), columns(longest), columns(total), workroom(longest), pick
+    shelves = Shelves(
+        np.empty(4 * longest, np.float64),
+        np.empty(4 * longest, np.int64),
+        np.empty(4 * longest, np.int32),
+        np.empty(SHELVES, np.int64),
+        np.empty(SHELVES + 1, np.int64),
+    )
+    return columns(longest), columns(longest), columns(longest), columns(total), workroom(longest), shelves
 
 
 @kernel
@@ -103,6 +121,7 @@ def workroom(size):
         np.empty(2048, np.int64),
         np.empty(size, np.uint8),
         np.empty(KINDS, np.float64),
+        np.empty(FEW, np.int64),
     )
 
 

@@ -48,6 +48,8 @@ def taken_over(rows, row, to, at):
 @kernel
 def bordered(score, size, edges):
     """Where the kinds of scores begin, by a sample: about as many rows in each."""
+    if size == 0:
+        return
     step = max(1, size // _SAMPLE)
     sample = score[:size:step].copy()
     sample.sort()
@@ -73,9 +75,9 @@ def sorted_in(score, low, high, edges, kind):
 def thinned(score, time, id, pane, size, kind, wants, views, k, count, most, shelf):
     """Let go of unranked rows that no view can want; how many stay.
 
-    From the newest back: rows of a better kind, and all ranked rows (`count` by pane), outdo a row in each view that
-    sees it, so it goes once they are as many as the largest k of these views. Keeps more than is needed: of rows
-    of one kind it does not know the better. `wants` is the first view that the ranked rows leave in want.
+    From the newest pane back: rows of a better kind, and all ranked rows (`count` by pane), outdo a row in each view
+    that sees it, so it goes once they are as many as the largest k of these views. Keeps more than is needed: of
+    rows of one kind it does not know the better. `wants` is the first view that the ranked rows leave in want.
     O(rows + views).
     """
     largest = 0
@@ -86,27 +88,30 @@ def thinned(score, time, id, pane, size, kind, wants, views, k, count, most, she
         shelf[i] = 0
     above, floor, better = 0, 0, 0  # ranked rows, the least kind that stays, rows of a better one
     newest = views
-    for back in range(size):
-        row = np.uint64(size - 1 - back)
-        seen, mine = pane[row], np.int64(kind[row])
+    last = size
+    while last > 0:
+        seen, begin = pane[last - 1], last - 1
+        while begin > 0 and pane[begin - 1] == seen:
+            begin -= 1
         if seen < wants:
-            kind[row] = _DROP
+            for i in range(begin, last):
+                kind[np.uint64(i)] = _DROP
+            last = begin
             continue
-        if seen < newest:
-            while newest > seen:
-                newest -= 1
-                above += count[newest]
-            while floor < KINDS and above + better >= most[newest]:
-                floor += 1
-                better -= shelf[floor]
-        if mine < floor:
-            kind[row] = _DROP
-            continue
-        shelf[mine] += 1
-        better += int(mine > floor)
+        while newest > seen:
+            newest -= 1
+            above += count[newest]
+        for i in range(begin, last):  # a view sees all rows of its pane
+            mine = np.int64(kind[np.uint64(i)])
+            shelf[mine] += 1
+            better += int(mine > floor)
         while floor < KINDS and above + better >= most[newest]:
             floor += 1
             better -= shelf[floor]
+        for i in range(begin, last):  # no branch: nobody can tell which rows stay
+            row = np.uint64(i)
+            kind[row] = kind[row] if np.int64(kind[row]) >= floor else _DROP
+        last = begin
     out = np.uint64(0)
     for i in range(size):
         row = np.uint64(i)
