@@ -29,7 +29,7 @@ def slide(settings: Settings, data: Path | None) -> dict[str, Any]:
     score = scores(settings["stream"], rows, settings.get("seed", 0), data)
     case = suite.Case(setting, settings["stream"], settings["engine"])
     warm(settings["engine"])
-    result = suite.measure(case, score, settings["budget"], time.process_time)
+    result = suite.measure(case, score, settings["budget"])
     running = suite.made(setting, settings["engine"])
     kept, nbytes = _looks(running, score, setting)
     found = {
