@@ -79,7 +79,8 @@ def _single(rng: random.Random) -> tuple[sb.TopK, ...]:
 
 
 def _listed(rng: random.Random) -> tuple[sb.TopK, ...]:
-    return (_query(rng, emit=rng.choice(["answers", "changes"]), per=["symbol"], ranks=True),)
+    emit = rng.choice(["answers", "changes"])
+    return (_query(rng, emit=emit, per=["symbol"], ranks=emit == "changes"),)
 
 
 def _each_row(rng: random.Random) -> tuple[sb.TopK, ...]:

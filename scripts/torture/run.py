@@ -115,6 +115,8 @@ def _round(seed: str, number: int, faults: int, asked: argparse.Namespace, log: 
         for _ in range(3):  # so that windows close
             world.feed(world.rows)
         print(f"  up and right after {world.settle(400):.1f} s: {world.expected} rows of answers", flush=True)
+        if not log.done:  # a slow start must not leave a short run without faults
+            log.until = max(log.until, time.monotonic() + asked.minutes * 30)
         for at, step in enumerate(steps, 1):
             if time.monotonic() > log.until:
                 break

@@ -66,7 +66,7 @@ def queries(case: Case) -> list[TopK]:
     Examples
     --------
     >>> [(q.k, q.per) for q in queries(Case("process", 100, 2, 1000, 100))]
-    [(10, ('symbol',)), (2, ('symbol',))]
+    [(10, ('symbol',)), (13, ('symbol',))]
     """
     rng = np.random.default_rng(case.queries)
     per = ["symbol"] if case.groups > 1 else []

@@ -19,6 +19,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.python.daemon.module": "skyband.spark.daemon",
+    "spark.python.authenticate.socketTimeout": "120s",  # on a busy machine Python takes longer than Spark's 15 s
 }
 
 
