@@ -35,7 +35,7 @@ def reproduce(
     paper: Annotated[str, typer.Argument(help="A paper by its short name, or all.", show_default=False)],
     figure: Annotated[str | None, typer.Argument(help='A figure such as 7, or "table v".', show_default=False)] = None,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Small grids: all papers in less than ten minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small grids: all papers in some minutes.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Do runs whose files are there once more.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every run and verdict.")] = False,
     results: Annotated[Path | None, typer.Option(help="Folder of the raw files.", show_default=False)] = None,
