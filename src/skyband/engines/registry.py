@@ -120,7 +120,7 @@ ENGINES = Registry(
             windows=_EVERY,
             minimal=True,
             cost="O(1) for nearly every row, O(log k) for a candidate",
-            memory="at most 1.5 times the minimal set",
+            memory="about 1.5 times the minimal set in random order, at most twice",
             paper="ours",
         ),
     ),

@@ -28,8 +28,8 @@ class Sweep:
     merges both and drops what k better rows outlive. Exact; all groups in one call; every slide.
 
     Cost: O(1) for nearly every row, O(log k) for the others; O(k) an answer.
-    Memory: at most 1.5 times the minimal set, about k * H(size / slide) rows in random order, with H the
-    harmonic number.
+    Memory: about 1.5 times the minimal set in random order, at most twice; that set has about k * H(size / slide)
+    rows, with H the harmonic number.
 
     Examples
     --------
