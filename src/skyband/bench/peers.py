@@ -122,8 +122,8 @@ def rows_for(peer: Peer, task: Task, *, quick: bool) -> int:
 
     Examples
     --------
-    >>> rows_for(Peer("skyband"), OVERLAPS[0], quick=False)
-    1000000
+    >>> rows_for(Peer("skyband"), OVERLAPS[0], quick=True)
+    100000
     """
     rows = peer.rows[OVERLAPS.index(task)] if task in OVERLAPS else peer.others
     return min(rows, 200_000 if task.counts else 100_000) if quick else max(rows, 200_000 * task.counts)
