@@ -37,8 +37,8 @@ demo: $(READY) ## Watch the k best rows of a Spark stream change, in the termina
 	$(SPARK) $(BIN)/skyband demo --dashboard
 
 test: $(READY) ## Run all tests, those on Spark beside the others, then the contract suite without compiled kernels
-	@$(SPARK) $(BIN)/python -m pytest tests/spark > .venv/spark-tests.log 2>&1 & spark=$$!; \
-	$(SPARK) $(BIN)/python -m pytest --ignore=tests/spark; others=$$?; \
+	@$(SPARK) $(BIN)/python -m pytest tests -m spark > .venv/spark-tests.log 2>&1 & spark=$$!; \
+	$(SPARK) $(BIN)/python -m pytest -m "not spark"; others=$$?; \
 	wait $$spark; on_spark=$$?; cat .venv/spark-tests.log; [ $$others = 0 ] && [ $$on_spark = 0 ]
 	$(SPARK) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/contract
 
