@@ -22,7 +22,7 @@ def test_faults_change_no_answer():
         env=env,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=900,
         check=False,
     )
     said = done.stdout[-5000:] + done.stderr[-2000:]

@@ -19,7 +19,7 @@ from scripts.torture.pipelines import Rows, Stream, drawn
 from scripts.torture.world import Disk, Driver, Postgres, Redis, WallClock, scratch
 
 MTIME = 1_700_000_000
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds after which answers that are not there count as lost."""
 
 

@@ -72,8 +72,9 @@ def test_a_stream_joins_a_service_and_a_restart_keeps_the_replica(spark, tmp_pat
     assert set(more["user"].to_pylist()) <= read
     assert more["followers"].to_pylist() == [followers[u] for u in more["user"].to_pylist()]
     assert max(more["staleness"].to_pylist()) >= 60
-    assert counted(progress)["failed"] > 0
-    assert counted(progress)["made"] == counted(progress)["failed"]
+    known = counted(progress)
+    assert known["failed"] > 0
+    assert known["made"] == known["failed"] + known["overdue"]  # a busy machine refuses a call late
 
 
 def test_pushed_changes_are_a_second_stream(spark, tmp_path):
