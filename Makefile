@@ -10,6 +10,9 @@ SPARK = JAVA_HOME="$$(cat .venv/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/pyt
 # uv works on .venv with the Python it was made with, and on nothing else.
 UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never $(BIN)/uv
 
+# Spark starts a Python for every worker: without compiled modules each takes seconds to import what it needs.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help env demo test test-lowest cluster-test torture fuzz soak audit check bench reproduce docs clean
 
@@ -18,7 +21,7 @@ help: ## List the tasks
 
 env: $(READY) ## Build .venv with everything locked in uv.lock, and find or fetch a Java
 
-$(READY): pyproject.toml uv.lock scripts/java.py
+$(READY): pyproject.toml uv.lock scripts/java.py scripts/warm.py
 	@if ! [ -x $(BIN)/python ]; then \
 	  found=; \
 	  for python in python3.13 python3.12 python3.11 python3; do \
@@ -29,8 +32,9 @@ $(READY): pyproject.toml uv.lock scripts/java.py
 	  $$found -m venv .venv || { rm -rf .venv; exit 1; }; \
 	fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(UV) sync --frozen --inexact --all-extras --python $(BIN)/python
+	$(UV) sync --frozen --inexact --all-extras --compile-bytecode --python $(BIN)/python
 	$(BIN)/python scripts/java.py
+	@$(SPARK) $(BIN)/python -W ignore scripts/warm.py 2> .venv/warm.log || { tail -5 .venv/warm.log; echo "Spark was not tried"; }
 	@touch $(READY)
 
 demo: $(READY) ## Watch the k best rows of a Spark stream change, in the terminal and in the browser

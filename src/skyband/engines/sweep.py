@@ -141,6 +141,10 @@ class Sweep:
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(self._bands.score, self._bands.time, self._bands.id, group)
 
+    def held(self) -> np.ndarray:
+        """The ids of all rows that an answer may still name, and of some more that the next merge drops."""
+        return self._bands.id
+
     def snapshot(self) -> Snapshot:
         """The bands and the marks of all groups."""
         return {
