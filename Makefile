@@ -40,11 +40,10 @@ $(READY): pyproject.toml uv.lock scripts/java.py scripts/warm.py
 demo: $(READY) ## Watch the k best rows of a Spark stream change, in the terminal and in the browser
 	$(SPARK) $(BIN)/skyband demo --dashboard
 
-test: $(READY) ## Run all tests, those on Spark beside the others, then the contract suite without compiled kernels
-	@$(SPARK) $(BIN)/python -m pytest tests -m spark > .venv/spark-tests.log 2>&1 & spark=$$!; \
-	$(SPARK) $(BIN)/python -m pytest -m "not spark"; others=$$?; \
-	wait $$spark; on_spark=$$?; cat .venv/spark-tests.log; [ $$others = 0 ] && [ $$on_spark = 0 ]
-	$(SPARK) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/contract
+test: $(READY) ## Run all tests: two at a time, then those on Spark, then the contract suite without compiled kernels
+	$(SPARK) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark"
+	$(SPARK) $(BIN)/python -m pytest tests -m spark
+	$(SPARK) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest -n 2 tests/contract
 
 test-lowest: $(READY) ## Run the Spark tests once more on the oldest Spark that is supported
 	[ -x .venv/lowest/bin/python ] || $(UV) venv --quiet --python $(BIN)/python .venv/lowest

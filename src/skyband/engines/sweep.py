@@ -141,7 +141,7 @@ class Sweep:
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(self._bands.score, self._bands.time, self._bands.id, group)
 
-    def held(self) -> np.ndarray:
+    def may_name(self) -> np.ndarray:
         """The ids of all rows that an answer may still name, and of some more that the next merge drops."""
         return self._bands.id
 

@@ -225,8 +225,8 @@ class Pipeline:
             goal = upto if later is None else later.time[0]
             tables.append(self._table(self.engine.advance(self._arrivals(part), goal)))
         if len(self.payload) > 2 * self._kept + _SPARE:
-            held = getattr(self.engine, "held", None)  # what it may name, without the price of pruning first
-            self.payload.keep(self.emitter.needed(held() if held else self.engine.candidates().id))
+            named = getattr(self.engine, "may_name", None)  # without the price of pruning first
+            self.payload.keep(self.emitter.needed(named() if named else self.engine.candidates().id))
             self._kept = len(self.payload)
         return pa.concat_tables(tables)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +152,7 @@ def _open_path(path: Path, batch: int) -> Source:
 
     def tables(columns: list[str] | None) -> Iterator[pa.Table]:
         try:
-            yield from _sized(read(data, columns), batch)
+            yield from _ahead(_sized(read(data, columns), batch))
         except (pa.ArrowInvalid, OSError) as error:
             raise _unreadable(path, error) from error
 
@@ -209,3 +210,12 @@ def _sized(tables: Iterator[pa.Table], batch: int) -> Iterator[pa.Table]:
             size += table.num_rows
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same tables, the next one being read while the one at hand is worked on."""
+    with ThreadPoolExecutor(1, "skyband-reader") as reader:
+        coming = reader.submit(next, tables, None)
+        while (table := coming.result()) is not None:
+            coming = reader.submit(next, tables, None)
+            yield table
