@@ -35,6 +35,7 @@ class Board:
         self.clock = Clock.of(query.window)
         self.policy: Choose = named(self.join.policy)
         self.unlimited = bool(getattr(self.policy, "unlimited", False))
+        getattr(self.policy, "ready", int)()  # not at the first answer, whose deadline is running
         self.window: int | None = line.since(self.clock)  # the next to close
         self.reach = LONG_AGO  # the last window that holds a row
         self.arrived = np.empty(0, np.int64)  # when each key's newest row came

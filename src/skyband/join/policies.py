@@ -223,6 +223,12 @@ class Likely:
     whole: bool = False
     unlimited: bool = False
 
+    def ready(self) -> None:
+        """Compile what choosing needs."""
+        from skyband.kernels.likely import spared
+
+        spared(np.zeros(1), np.zeros((1, 1)), np.ones(1), 1, 1, self.hit, np.ones(1, np.bool_))
+
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Those that the answer cannot do without."""
         from skyband.kernels.likely import spared
