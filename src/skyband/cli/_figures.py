@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from skyband.cli._job import AHEAD, BOARD
+from skyband.cli._plain import number, text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +61,21 @@ class Figures:
             f"{self.candidates:,} candidates, {self.state / 1e6:.1f} MB of state, {self.batches} batches"
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """All figures by name."""
+        return {
+            **self.totals,
+            "rows_per_second": round(self.rate, 1),
+            "batch_seconds": self.latency,
+            "candidates": self.candidates,
+            "state_bytes": self.state,
+            "batches": self.batches,
+        }
+
     def table(self) -> Table:
         """The newest window that has closed."""
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
         if not self.newest:
@@ -70,10 +83,10 @@ class Figures:
             return table
         names = list(self.newest[0])[:_WIDE]
         for name in names:
-            number = isinstance(self.newest[0][name], int | float) and not isinstance(self.newest[0][name], bool)
-            table.add_column(name, justify="right" if number else "left", no_wrap=True)
+            right = number(self.newest[0][name])
+            table.add_column(Text(text(name)), justify="right" if right else "left", no_wrap=True)
         for row in self.newest[:_LONG]:
-            table.add_row(*(_text(row[name]) for name in names))
+            table.add_row(*(Text(_text(row[name])) for name in names))
         return table
 
 
@@ -90,7 +103,7 @@ def _plain(row: Any) -> dict[str, Any]:
     return {name: _moment(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
-def _moment(text: str) -> Any:
+def _moment(said: str) -> Any:
     """A text, or the time that it is.
 
     Examples
@@ -99,12 +112,21 @@ def _moment(text: str) -> Any:
     ('ATLAS', 2)
     """
     try:
-        return datetime.fromisoformat(text) if text[:4].isdigit() and text[4:5] == "-" else text
+        return datetime.fromisoformat(said) if said[:4].isdigit() and said[4:5] == "-" else said
     except ValueError:
-        return text
+        return said
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    return "" if value is None else str(value)
+    """A value as a screen has room for it.
+
+    Examples
+    --------
+    >>> _text(54175.0), _text(1234.5678), _text(0.00125)
+    ('54,175', '1,234.57', '0.00125')
+    """
+    if not isinstance(value, float):
+        return text(value)
+    if abs(value) >= 1e15:
+        return f"{value:.6g}"
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from skyband.cli._watch import Boards, Watch
     from skyband.query import TopK
 
+    Show = Callable[[Console, Iterator[Board], Counts], None]
+
 HELP = """Watch the ten largest trades of the last minute change, on a local Spark stream.
 
 Made-up trades happen now; Spark reads them as they come, and the board shows who entered and who left. It stops
 after two minutes, or at Ctrl-C. With --in-process the trades run through sb.stream instead, without Spark and sixty
-times faster than their own clock. Where the output is no terminal, every few windows are printed as plain tables.
+times faster than their own clock. Where the output is no terminal, every few windows are printed as plain tables; with
+--json every window is one line.
 
 Examples:
 
@@ -36,6 +39,8 @@ Examples:
   skyband demo --in-process --seconds 10 --rows-per-second 1000000
 
   skyband demo --in-process --seed 7 | head -40
+
+  skyband demo --in-process --seconds 5 --json
 """
 
 SIZE, SLIDE, LATE, AHEAD = "5 minutes", "30 seconds", "5 seconds", "10 minutes"
@@ -58,19 +63,19 @@ def demo(
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")] = 8765,
     in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every window.")] = False,
 ) -> None:
     """Show the boards until the time is up or Ctrl-C is pressed."""
     from rich.console import Console
 
     from skyband.cli._board import Counts
+    from skyband.cli._plain import console as whole
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=100)  # a pipe has no width to fit into
+    console = Console(stderr=True) if as_json else whole()
     counts = Counts(title=_TITLE.format(*((SIZE, SLIDE) if in_process else ("minute", "2 seconds"))))
-    shown = _live_board if console.is_terminal else _plain
+    shown = _json if as_json else _live_board if console.is_terminal else _plain
     if not in_process:
-        _on_spark(console, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
+        _on_spark(console, shown, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
     else:
         watch = _watch(console, port) if dashboard else None
         with contextlib.suppress(KeyboardInterrupt):  # the usual way to leave
@@ -84,7 +89,9 @@ def demo(
     )
 
 
-def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int, int], port: int | None) -> None:
+def _on_spark(
+    console: Console, shown: Show, counts: Counts, seconds: float, tape: tuple[int, int], port: int | None
+) -> None:
     """The same board, from a local Spark stream."""
     import tempfile
     from pathlib import Path
@@ -110,7 +117,7 @@ def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int,
             try:
                 reports = looks(running, stop, time.monotonic() + seconds)
                 found = _streamed(running, reports, job.queries, counts, watch)
-                (_live_board if console.is_terminal else _plain)(console, found, counts)
+                shown(console, found, counts)
             finally:
                 feed.over.set()
                 running.stop()
@@ -242,6 +249,16 @@ def _live_board(console: Console, replayed: Iterator[Board], counts: Counts) -> 
     with Live(drawn(None, counts, counts.title, console), console=console, refresh_per_second=10) as screen:
         for board in replayed:
             screen.update(drawn(board, counts, counts.title, console))
+
+
+def _json(_console: Console, replayed: Iterator[Board], counts: Counts) -> None:
+    """Every window as a line of JSON."""
+    from dataclasses import asdict
+
+    from skyband.cli._plain import as_json
+
+    for board in replayed:
+        print(as_json({**board.as_dict(), "counts": asdict(counts)}), flush=True)
 
 
 def _plain(console: Console, replayed: Iterator[Board], counts: Counts) -> None:
