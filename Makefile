@@ -31,6 +31,8 @@ $(READY): pyproject.toml uv.lock scripts/java.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) sync --frozen --inexact --all-extras --python $(BIN)/python
 	$(BIN)/python scripts/java.py
+	@echo "Compiling the kernels, this once"
+	@$(BIN)/python -m skyband.cli._compiled
 	@touch $(READY)
 
 demo: $(READY) ## Watch the k best rows of a Spark stream change, in the terminal and in the browser

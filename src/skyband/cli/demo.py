@@ -96,13 +96,15 @@ def _on_spark(
     import tempfile
     from pathlib import Path
 
-    from skyband.cli import _job, _live
+    from skyband.cli import _compiled, _job, _live
     from skyband.cli._stop import wished
     from skyband.cli.run import looks
 
     with tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True) as folder:
         job = _live.pipeline(Path(folder))
         console.print("starting Spark ...", style="dim")
+        kernels = _compiled.Ahead(job.queries[0])
+        kernels.start()
         feed = _live.Feed(Path(folder), *tape)
         spark = _job.opened(job)
         watch = None
@@ -112,6 +114,9 @@ def _on_spark(
             watch = Boards(job.queries, port, [job.name])
             console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
         with wished() as stop:  # the usual way to leave
+            if kernels.late():
+                console.print("compiling the kernels, this once ...", style="dim")
+            kernels.join()
             feed.start()
             running = _job.started(job, _job.answers(spark, job))
             try:
@@ -171,16 +176,24 @@ def _watch(console: Console, port: int) -> Watch:
     return watch
 
 
+def asked() -> TopK:
+    """What the demo asks in process."""
+    from skyband.query import Sliding, TopK
+
+    return TopK(k=10, by="price * volume", window=Sliding(SIZE, SLIDE), time="ts", id="trade_id")
+
+
 def replay(
     counts: Counts, seconds: float, rows_per_second: int, seed: int, watch: Watch | None = None
 ) -> Iterator[Board]:
     """Send trades through `sb.stream` at their pace; every new board."""
     from skyband.api import stream
+    from skyband.cli import _compiled
     from skyband.cli._board import boards
-    from skyband.query import Sliding, TopK
+    from skyband.cli._watch import questions
 
-    query = TopK(k=10, by="price * volume", window=Sliding(SIZE, SLIDE), time="ts", id="trade_id")
-    _warm(query)
+    query = asked()
+    _compiled.in_process([query, *(questions(query).values() if watch is not None else ())])  # before the clock starts
     sizes: deque[int] = deque()  # rows of the batches in a window
     trades = _paced(counts, sizes, seconds, rows_per_second, seed)
     if watch is not None:
@@ -224,14 +237,6 @@ def _paced(counts: Counts, sizes: deque[int], seconds: float, rows_per_second: i
             counts.over = True
             return
         time.sleep(max(0.0, began + number * _TICK - time.monotonic()))
-
-
-def _warm(query: TopK) -> None:
-    """Compile the kernels before the clock starts."""
-    from skyband.api import run
-    from skyband.cli._tape import tape
-
-    run(query, next(tape(100, 1_000_000, seed=0)), progress=False)
 
 
 def _rate(ends: deque[tuple[float, int]]) -> float:
