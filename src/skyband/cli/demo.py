@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Show = Callable[[Console, Iterator[Board], Counts], None]
 
-HELP = """Watch the ten largest trades of the last minute change, on a local Spark stream.
+HELP = """Watch the ten largest trades of the last 20 seconds change, on a local Spark stream.
 
 Made-up trades happen now; Spark reads them as they come, and the board shows who entered and who left. It stops
 after two minutes, or at Ctrl-C. With --in-process the trades run through sb.stream instead, without Spark and sixty
@@ -59,7 +59,7 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other trades.")] = 0,
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Also show the boards, and more of them, in the browser.")
+        bool, typer.Option("--dashboard", help="Also show the board in the browser; with --in-process, several.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")] = 8765,
     in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
@@ -72,7 +72,7 @@ def demo(
     from skyband.cli._plain import console as whole
 
     console = Console(stderr=True) if as_json else whole()
-    counts = Counts(title=_TITLE.format(*((SIZE, SLIDE) if in_process else ("minute", "2 seconds"))))
+    counts = Counts(title=_TITLE.format(*((SIZE, SLIDE) if in_process else ("20 seconds", "second"))))
     shown = _json if as_json else _live_board if console.is_terminal else _plain
     if not in_process:
         _on_spark(console, shown, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
@@ -106,7 +106,8 @@ def _on_spark(
         kernels = _compiled.Ahead(job.queries[0])
         kernels.start()
         feed = _live.Feed(Path(folder), *tape)
-        spark = _job.opened(job)
+        spark = _job.opened(job, _live.QUICK)
+        _job.warm(spark)
         watch = None
         if port is not None:
             from skyband.cli._watch import Boards
@@ -153,7 +154,7 @@ def _streamed(
             figures.totals["ahead"],
             figures.candidates,
         )
-        counts.in_window = round(figures.arriving * 60)
+        counts.in_window = round(figures.arriving * queries[0].window.size / 1_000_000)
         counts.seconds = time.monotonic() - began
         if watch is not None:
             watch.show(rows, figures)

@@ -73,6 +73,8 @@ def run(
     console = Console(stderr=True) if as_json else whole()  # of what is not an answer
     console.print(f"starting Spark for {text(job.name)} ...", highlight=False, markup=False)
     spark = _job.opened(job)
+    if not dry_run:
+        _job.warm(spark)
     df = _job.answers(spark, job)
     if dry_run:
         _columns(df, as_json=as_json)
