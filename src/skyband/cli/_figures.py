@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from skyband.cli._job import AHEAD, BOARD
@@ -26,15 +27,16 @@ class Figures:
         self.query = queries[0]
         self.newest: list[dict[str, Any]] = []
         self.totals = dict.fromkeys(("rows", "late", "without_score", "without_time", "ahead"), 0)
-        self.rate = self.arriving = self.latency = 0.0
+        self.rate = self.latency = 0.0
         self.candidates = self.state = self.batches = 0
+        self.joined: dict[str, float] = {}  # of joins and views: what they fetched, and how old it is
+        self._lately: deque[tuple[datetime, int]] = deque()  # newest time and rows of the batches in a window
 
     def take(self, report: Any) -> list[dict[str, Any]]:
         """Read one report; the answers that came with it, best first within each list."""
         metrics = report["observedMetrics"]
         self.batches += 1
         self.rate = float(report["processedRowsPerSecond"] or 0.0)
-        self.arriving = float(report["inputRowsPerSecond"] or 0.0)
         self.latency = report["durationMs"].get("triggerExecution", 0) / 1000
         self.state = sum(s["memoryUsedBytes"] for s in report["stateOperators"])
         for name, row in metrics.items():
@@ -43,6 +45,9 @@ class Figures:
             values = row.asDict()
             for key in self.totals:
                 self.totals[key] += values.get(key) or 0
+            for key, shown in (("made", "refreshes"), ("refills", "refills")):
+                if values.get(key) is not None:
+                    self.joined[shown] = self.joined.get(shown, 0) + values[key]
             self.candidates = values.get("candidates") or self.candidates if name != AHEAD else self.candidates
         board = metrics.get(BOARD)
         rows = [_plain(row) for row in (board["rows"] or [])] if board is not None else []
@@ -51,7 +56,29 @@ class Figures:
             rows.sort(key=lambda row: (row[end], row[rank]))
             last = max(row[end] for row in rows)
             self.newest = [row for row in rows if row[end] == last]
+            ages = [row.get(self.query.column("staleness")) for row in self.newest]
+            known = [age for age in ages if isinstance(age, float)]
+            if known:
+                self.joined["staleness_seconds"] = max(known)
+        self._remember(report)
         return rows
+
+    def _remember(self, report: Any) -> None:
+        newest = (report["eventTime"] or {}).get("max")
+        if not newest or not report["numInputRows"] or self.query.window.counts:
+            return
+        self._lately.append((datetime.fromisoformat(newest), report["numInputRows"]))
+        last = max(at for at, _ in self._lately)
+        size = timedelta(microseconds=self.query.window.size)
+        while self._lately[0][0] <= last - size:
+            self._lately.popleft()
+
+    @property
+    def in_window(self) -> int | None:
+        """About how many rows the window holds: those of the batches that end in it. None if nobody knows."""
+        if self.query.window.counts:
+            return min(self.query.window.size, self.totals["rows"])
+        return sum(count for _, count in self._lately) or None
 
     def line(self) -> str:
         """All figures in one line."""
@@ -68,6 +95,8 @@ class Figures:
             "rows_per_second": round(self.rate, 1),
             "batch_seconds": self.latency,
             "candidates": self.candidates,
+            "window_rows": self.in_window,
+            **self.joined,
             "state_bytes": self.state,
             "batches": self.batches,
         }

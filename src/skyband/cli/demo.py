@@ -154,7 +154,7 @@ def _streamed(
             figures.totals["ahead"],
             figures.candidates,
         )
-        counts.in_window = round(figures.arriving * queries[0].window.size / 1_000_000)
+        counts.in_window = figures.in_window or 0
         counts.seconds = time.monotonic() - began
         if watch is not None:
             watch.show(rows, figures)
