@@ -37,6 +37,9 @@ def _told(error: Exception, *, debug: bool) -> int:
         traceback.print_exc()
         return _exit.code(error)
     said = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.filename is not None:
+        print(f"skyband: {error.filename}: {error.strerror}", file=sys.stderr)
+        return _exit.code(error)
     if not isinstance(error, (SkybandError, ImportError)):
         hint = "skyband --debug ... shows where" if not isinstance(error, OSError) else ""
         said = f"{type(error).__name__}: {said}" + (f" ({hint})" if hint else "")
@@ -89,6 +92,23 @@ app.command("compare-policies", help=policies.HELP)(policies.compare_policies)
 app.add_typer(bench.app, name="bench")
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(view.app, name="view")
+
+
+def _flowing(text: str) -> str:
+    r"""A help text whose paragraphs fit any width: only lines that are set in keep their ends.
+
+    Examples
+    --------
+    >>> _flowing("One line\nof two.\n\nExamples:\n\n  skyband demo\n")
+    'One line of two.\n\nExamples:\n\n  skyband demo'
+    """
+    parts = text.strip("\n").split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
+
+
+for _group in (app, bench.app, view.app):
+    for _command in _group.registered_commands:
+        _command.help = _flowing(_command.help or "")
 
 
 def main() -> None:

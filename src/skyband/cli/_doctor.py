@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -175,7 +175,8 @@ def checkpoint(where: str) -> Iterator[Finding]:
         return
     path = Path(where)
     if not path.exists():
-        yield disk("checkpoint", path)
+        room = disk("checkpoint", path)
+        yield replace(room, found=f"{path} is not there yet: the first start will make it; {room.found}")
         return
     again = "move the folder away to begin from nothing; its pipeline must not be running"
     try:
