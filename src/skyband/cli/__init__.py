@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from typing import Annotated, Any
@@ -40,11 +41,28 @@ def _told(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         print(f"skyband: {error.filename}: {error.strerror}", file=sys.stderr)
         return _exit.code(error)
-    if not isinstance(error, (SkybandError, ImportError)):
+    if type(error).__module__.startswith("pyspark."):
+        said = _spark(str(error))
+    elif not isinstance(error, (SkybandError, ImportError)):
         hint = "skyband --debug ... shows where" if not isinstance(error, OSError) else ""
         said = f"{type(error).__name__}: {said}" + (f" ({hint})" if hint else "")
     print(f"skyband: {said}", file=sys.stderr)
     return _exit.code(error)
+
+
+def _spark(said: str) -> str:
+    r"""What an error of Spark says, without the plan of the query and the codes around it.
+
+    Examples
+    --------
+    >>> _spark("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n'Project ...")
+    'Path does not exist: file:/x.'
+    >>> _spark("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+    'Java gateway process exited before sending its port number. (skyband doctor says more)'
+    """
+    line = next((line for line in said.splitlines() if line.strip()), "Spark failed")
+    found = re.sub(r"^\[[A-Z_.]+\] *", "", re.split(r" *;? *SQLSTATE", line)[0]).strip()
+    return f"{found} (skyband doctor says more)" if "JAVA_GATEWAY" in said else found
 
 
 _EPILOG = """Start with: skyband demo

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -150,7 +150,7 @@ def pipeline(job: Job) -> Iterator[Finding]:
     """Whether what a pipeline file names is there; nothing is contacted, no value is shown."""
     from skyband.lang.late import texts
 
-    yield Finding("pipeline", FINE, f"{job.name}: {len(job.statements)} queries, {job.source.kind} to {job.sink.kind}")
+    yield Finding("pipeline", FINE, f"{job.name}: {_counted(job.statements)}, {job.source.kind} to {job.sink.kind}")
     missing = sorted({name for text in texts(job) for name in text.needed if name not in os.environ})
     if missing:
         yield Finding("variables", WRONG, f"not set: {', '.join(missing)}", f"export {missing[0]}=...")
@@ -166,6 +166,10 @@ def pipeline(job: Job) -> Iterator[Finding]:
         yield Finding("checkpoint", CARE, "none", do)
     else:
         yield from checkpoint(job.checkpoint.get())
+
+
+def _counted(statements: Sequence[object]) -> str:
+    return "1 query" if len(statements) == 1 else f"{len(statements)} queries"
 
 
 def checkpoint(where: str) -> Iterator[Finding]:

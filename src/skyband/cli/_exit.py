@@ -36,4 +36,9 @@ def code(error: BaseException) -> int:
         return ENVIRONMENT
     if isinstance(error, OSError) and error.filename is not None:
         return DATA
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "AnalysisException" in kinds:  # Spark's: a path, a column or a format that is not there
+        return DATA
+    if "PySparkRuntimeError" in kinds and "JAVA_GATEWAY" in str(error):
+        return ENVIRONMENT
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else UNFORESEEN

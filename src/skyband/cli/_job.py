@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -30,8 +31,13 @@ def opened(job: Job, settings: Mapping[str, str] | None = None) -> SparkSession:
     from skyband.spark.session import session
 
     master = job.spark.master.get() if job.spark.master else None
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with _hushed():
-        return session(f"skyband {job.name}", master, {**job.spark.settings(), **(settings or {})})
+        spark = session(f"skyband {job.name}", master, {**job.spark.settings(), **(settings or {})})
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():  # Spark's own calls the JVM in the middle of another call
+            signal.signal(number, handler)
+    return spark
 
 
 def warm(spark: SparkSession) -> None:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyband.errors import SourceError
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
@@ -106,18 +104,19 @@ def _on_spark(
         kernels = _compiled.Ahead(job.queries[0])
         kernels.start()
         feed = _live.Feed(Path(folder), *tape)
-        spark = _job.opened(job, _live.QUICK)
-        _job.warm(spark)
-        watch = None
-        if port is not None:
-            from skyband.cli._watch import Boards
-
-            watch = Boards(job.queries, port, [job.name])
-            console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
         with wished() as stop:  # the usual way to leave
+            spark = _job.opened(job, _live.QUICK)
+            _job.warm(spark)
+            watch = None
+            if port is not None:
+                from skyband.cli._watch import Boards
+
+                watch = Boards(job.queries, port, [job.name])
+                console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
             if kernels.late():
                 console.print("compiling the kernels, this once ...", style="dim")
-            kernels.join()
+            while kernels.is_alive() and not stop.is_set():
+                kernels.join(0.2)
             feed.start()
             running = _job.started(job, _job.answers(spark, job))
             try:
@@ -142,7 +141,7 @@ def _streamed(
     """Every new board of a stream, until the time is up."""
     from skyband.cli._board import boards
     from skyband.cli._figures import Figures, as_table
-    from skyband.cli.run import told
+    from skyband.cli.run import failed
 
     figures = Figures(queries)
     board, began = None, time.monotonic()
@@ -166,7 +165,7 @@ def _streamed(
             board = new
     failure = running.exception()
     if failure is not None:
-        raise SourceError(told(str(failure)))
+        raise failed(str(failure))
 
 
 def _watch(console: Console, port: int) -> Watch:

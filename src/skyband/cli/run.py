@@ -72,15 +72,17 @@ def run(
 
     console = Console(stderr=True) if as_json else whole()  # of what is not an answer
     console.print(f"starting Spark for {text(job.name)} ...", highlight=False, markup=False)
-    spark = _job.opened(job)
-    if not dry_run:
-        _job.warm(spark)
-    df = _job.answers(spark, job)
-    if dry_run:
-        _columns(df, as_json=as_json)
-        return
-    watch = _watched(job, console, port) if dashboard else None
     with wished() as stop:
+        spark = _job.opened(job)
+        if not dry_run:
+            _job.warm(spark)
+        df = _job.answers(spark, job)
+        if stop.is_set():
+            raise KeyboardInterrupt
+        if dry_run:
+            _columns(df, as_json=as_json)
+            return
+        watch = _watched(job, console, port) if dashboard else None
         query = _job.started(job, df)
         try:
             _show(console, job, looks(query, stop), watch, as_json=as_json)
@@ -92,7 +94,7 @@ def run(
             if watch is not None:
                 watch.dashboard.stop()
     if failure is not None:
-        raise RuntimeError(told(str(failure)))
+        raise failed(str(failure))
     said = f"{text(job.name)} has stopped; the next start goes on from here."
     console.print(said, style="dim", highlight=False, markup=False)
 
@@ -119,17 +121,24 @@ def _watched(job: Job, console: Console, port: int) -> Any:
     return watch
 
 
-def told(failure: str) -> str:
-    r"""Of what Spark says, the line that says why.
+def failed(failure: str) -> Exception:
+    r"""Of what Spark says, the error of ours that says why; else its first line.
 
     Examples
     --------
-    >>> told("[STREAM_FAILED] ...\n  File x\nskyband.errors.SnapshotError: k was '3' and is '4'.\nSQLSTATE: XXKST")
-    "k was '3' and is '4'."
+    >>> failed("[STREAM_FAILED] ...\n  File x\nskyband.errors.SnapshotError: k was '3' and is '4'.\nSQLSTATE: XXKST")
+    SnapshotError("k was '3' and is '4'.")
     """
+    from skyband import errors
+
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("skyband.errors.")]
-    return ours[-1].split(": ", 1)[1] if ours else (lines[0] if lines else "the stream has failed")
+    if not ours:
+        return RuntimeError(lines[0] if lines else "the stream has failed")
+    name, _, said = ours[-1].removeprefix("skyband.errors.").partition(": ")
+    kind = getattr(errors, name, errors.SourceError)
+    error: Exception = kind(said)
+    return error
 
 
 def looks(query: StreamingQuery, stop: threading.Event, till: float = math.inf) -> Iterator[Any]:

@@ -34,7 +34,6 @@ class Window:
     number: int  # rises from window to window, and stays the same while it is kept
     end: Any
     last: float | None  # score of the last rank: the k-th, once there are k rows
-    text: str  # the same as JSON, which is sent again and again
     table: pa.Table
 
 
@@ -59,6 +58,7 @@ class Board:
         self.group = group
         self._seen = 0
         self._columns: Columns | None = None
+        self._trend: deque[str] = deque(maxlen=TREND)
         self._opened: dict[int, _Rows] = {}
 
     def refresh(self) -> Board:
@@ -68,6 +68,7 @@ class Board:
             return self
         if columns != self._columns:
             self.windows.clear()
+            self._trend.clear()
             self._opened.clear()
             self._columns = columns
         for begin, table, places in self.feed.mine(self._seen, self.group):
@@ -85,9 +86,11 @@ class Board:
             number = begin + (start if places is None else int(places[start]))
             if self.windows and self.windows[-1].end == end:
                 self._opened.pop(self.windows.pop().number, None)  # said again: the later word counts
+                self._trend.pop()
             last = float(score[stop - 1])
             known = math.isfinite(last)
-            self.windows.append(Window(number, end, last if known else None, f"{last:.7g}" if known else "null", part))
+            self.windows.append(Window(number, end, last if known else None, part))
+            self._trend.append(f"{last:.7g}" if known else "null")
 
     def at(self, number: int) -> int | None:
         """The place of the window with this number, if it is still kept."""
@@ -131,8 +134,7 @@ class Board:
 
     def trend(self) -> str:
         """The last scores of the newest windows, as JSON."""
-        texts = [window.text for window in self.windows]
-        return f"[{','.join(texts[-TREND:])}]"
+        return f"[{','.join(self._trend)}]"
 
     def past(self) -> list[tuple[int, Any, float | None]]:
         """Number, end and last score of every window that is kept."""

@@ -6,6 +6,7 @@ import math
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -43,8 +44,11 @@ def plain(column: pa.ChunkedArray) -> list[Any]:
     of = column.type
     if pa.types.is_timestamp(of):  # naive is UTC; NumPy writes them ten times faster than datetime
         return [_moment(text) for text in column.to_numpy().astype("datetime64[us]").astype(str).tolist()]
-    if pa.types.is_integer(of) and of.bit_width <= 32:
-        return column.to_pylist()
+    if _numbers(column):  # NumPy makes a list of them several times faster than Arrow
+        values = column.to_numpy()
+        exact = values.dtype.kind == "f" or values.dtype.itemsize <= 4 or bool((np.abs(values) <= _EXACT).all())
+        if exact and bool(np.isfinite(values).all()):
+            return values.tolist()
     return [None if value is None else _cell(value) for value in column.to_pylist()]
 
 
@@ -63,7 +67,13 @@ def raw(column: pa.ChunkedArray) -> list[Any]:
     """
     if pa.types.is_timestamp(column.type):
         return column.to_numpy().view("i8").tolist()
-    return column.to_pylist()
+    return column.to_numpy().tolist() if _numbers(column) else column.to_pylist()
+
+
+def _numbers(column: pa.ChunkedArray) -> bool:
+    """Whether all cells are plain numbers."""
+    of = column.type
+    return (pa.types.is_signed_integer(of) or pa.types.is_float64(of)) and not column.null_count
 
 
 def _moment(text: str) -> str | None:
