@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skyband.dashboard.cells import first, kind, plain, raw
+from skyband.dashboard.cells import at, first, kind, plain, raw
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,11 +78,12 @@ class Board:
 
     def _take(self, table: pa.Table, columns: Columns, begin: int, places: np.ndarray | None) -> None:
         rank, score = (table[name].to_numpy() for name in (columns.rank, columns.score))
+        ends = table[columns.end]
         cuts = (np.flatnonzero(rank[1:] <= rank[:-1]) + 1).tolist()  # a list begins where the ranks begin again
         room = self.windows.maxlen or 1
         for start, stop in list(zip([0, *cuts], [*cuts, len(rank)], strict=True))[-room:]:
-            part = table.slice(start, stop - start)
-            end = first(part[columns.end])
+            part = table.slice(start, stop - start) if cuts else table
+            end = at(ends, start)
             number = begin + (start if places is None else int(places[start]))
             if self.windows and self.windows[-1].end == end:
                 self._opened.pop(self.windows.pop().number, None)  # said again: the later word counts
@@ -215,9 +216,8 @@ def _keys(table: pa.Table, scores: list[Any], columns: Columns, about: About) ->
 
 def _labels(table: pa.Table, columns: Columns, about: About) -> list[str]:
     """What a row is called where there is room for one word: its first text, else its id, else its first column."""
-    words = [name for name in columns.own if kind(table.schema.field(name).type) == "text"]
-    known = [about.id] if about.id in columns.own else []
-    named = [*words, *known, *columns.own][:1]
-    if not named:
+    words = (name for name in columns.own if kind(table.schema.field(name).type) == "text")
+    named = next(words, None) or (about.id if about.id in columns.own else next(iter(columns.own), None))
+    if named is None:
         return [f"#{rank}" for rank in raw(table[columns.rank])]
-    return ["NULL" if value is None else str(value) for value in plain(table[named[0]])]
+    return ["NULL" if value is None else str(value) for value in plain(table[named])]

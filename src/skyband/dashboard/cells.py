@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +55,25 @@ def plain(column: pa.ChunkedArray) -> list[Any]:
 
 def first(column: pa.ChunkedArray) -> Any:
     """The first cell of `column`, as `plain` would show it."""
-    return plain(column.slice(0, 1))[0]
+    return at(column, 0)
+
+
+def at(column: pa.ChunkedArray, place: int) -> Any:
+    """One cell of `column`, as `plain` would show it; the same moment is written once for all boards.
+
+    Examples
+    --------
+    >>> at(pa.chunked_array([pa.array([5, 6], pa.timestamp("s"))]), 1)
+    '1970-01-01T00:00:06'
+    """
+    if pa.types.is_timestamp(column.type):
+        return _spelled(column[place].value, column.type.unit)
+    return plain(column.slice(place, 1))[0]
+
+
+@lru_cache(maxsize=4096)
+def _spelled(moment: int | None, unit: str) -> str | None:
+    return None if moment is None else _moment(str(np.array(moment, f"datetime64[{unit}]").astype("datetime64[us]")))
 
 
 def raw(column: pa.ChunkedArray) -> list[Any]:
