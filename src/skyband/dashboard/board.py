@@ -58,6 +58,7 @@ class Board:
         self.group = group
         self._seen = 0
         self._columns: Columns | None = None
+        self._label: str | None = ""  # the column that a row is called by; "" if not known yet
         self._trend: deque[str] = deque(maxlen=TREND)
         self._opened: dict[int, _Rows] = {}
 
@@ -71,6 +72,7 @@ class Board:
             self._trend.clear()
             self._opened.clear()
             self._columns = columns
+            self._label = ""
         for begin, table, places in self.feed.mine(self._seen, self.group):
             self._take(table, columns, begin, places)
         self._seen = self.feed.rows
@@ -167,9 +169,10 @@ class Board:
         if opened is None:
             table = window.table
             scores = plain(table[columns.score])
-            opened = _Rows(
-                _keys(table, scores, columns, about), raw(table[columns.rank]), scores, _labels(table, columns, about)
-            )
+            if self._label == "":
+                self._label = _named(table.schema, columns, about)
+            ranks = raw(table[columns.rank])
+            opened = _Rows(_keys(table, scores, columns, about), ranks, scores, _labels(table, self._label, ranks))
             while len(self._opened) >= 4:
                 del self._opened[next(iter(self._opened))]
             self._opened[window.number] = opened
@@ -214,10 +217,13 @@ def _keys(table: pa.Table, scores: list[Any], columns: Columns, about: About) ->
     return keys
 
 
-def _labels(table: pa.Table, columns: Columns, about: About) -> list[str]:
-    """What a row is called where there is room for one word: its first text, else its id, else its first column."""
-    words = (name for name in columns.own if kind(table.schema.field(name).type) == "text")
-    named = next(words, None) or (about.id if about.id in columns.own else next(iter(columns.own), None))
+def _named(schema: pa.Schema, columns: Columns, about: About) -> str | None:
+    """What a row is called by where there is room for one word: its first text, else its id, else its first column."""
+    words = (name for name in columns.own if kind(schema.field(name).type) == "text")
+    return next(words, None) or (about.id if about.id in columns.own else next(iter(columns.own), None))
+
+
+def _labels(table: pa.Table, named: str | None, ranks: list[int]) -> list[str]:
     if named is None:
-        return [f"#{rank}" for rank in raw(table[columns.rank])]
+        return [f"#{rank}" for rank in ranks]
     return ["NULL" if value is None else str(value) for value in plain(table[named])]
