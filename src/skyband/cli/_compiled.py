@@ -93,13 +93,16 @@ def main() -> None:
     """Compile what the demo and most first queries need."""
     from pathlib import Path
 
+    from skyband.api import run
     from skyband.cli._live import pipeline
     from skyband.cli._watch import questions
     from skyband.cli.demo import asked
 
     on_spark(pipeline(Path("demo")).queries[0])
     own = asked()
-    in_process([own, *questions(own).values()])
+    others = questions(own)
+    in_process([own, *others.values()])
+    run([own, others["largest in the last minute"]], next(_trades(own)), progress=False)  # a workload
 
 
 if __name__ == "__main__":
