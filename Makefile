@@ -34,6 +34,8 @@ $(READY): pyproject.toml uv.lock scripts/java.py scripts/warm.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) sync --frozen --inexact --all-extras --compile-bytecode --python $(BIN)/python
 	$(BIN)/python scripts/java.py
+	@echo "Compiling the kernels, this once"
+	@$(BIN)/python -m skyband.cli._compiled
 	@$(SPARK) $(BIN)/python -W ignore scripts/warm.py 2> .venv/warm.log || { tail -5 .venv/warm.log; echo "Spark was not tried"; }
 	@touch $(READY)
 

@@ -24,8 +24,9 @@ PRODUCTS = ["mug", "tea tin", "jam jar", "candle", "paper chain", "doormat", "cl
 def sales(rows: int = 40_000, seed: int = 12) -> pa.Table:
     """Real invoice lines, or made-up ones: candles sell better every week, and on day 20 all mugs come back."""
     if path := find(name="online_retail.parquet"):
-        columns = ["ts", "description", "quantity"]
-        return pq.read_table(path, columns=columns).rename_columns({"description": "product"})
+        lines = pq.read_table(path, columns=["ts", "description", "quantity"])
+        named = lines.filter(lines["description"].is_valid())  # others are corrections of the stock
+        return named.rename_columns({"description": "product"})
     rng = np.random.default_rng(seed)
     day = np.sort(rng.uniform(0, 42, rows))
     product = rng.choice(PRODUCTS, rows, p=np.arange(9, 0, -1) / 45)

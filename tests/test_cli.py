@@ -11,12 +11,16 @@ import urllib.request
 from datetime import UTC, datetime
 
 import pytest
+from pyspark.errors import AnalysisException, PySparkRuntimeError
+from pyspark.sql import Row
 from rich.console import Console
 from typer.testing import CliRunner
 
 import skyband as sb
 import skyband.cli._board as shown
-from skyband.cli import app
+from skyband.cli import app, run
+from skyband.cli._figures import Figures
+from skyband.lang import load
 
 COLOUR = re.compile(r"\x1b\[(\d+;)*(3|4|9)\d[;m]")  # bold and dim are no colours
 BY_ROWS = ["explain", "--by", "price * volume", "--rows", "1000/100"]
@@ -171,3 +175,110 @@ def test_no_color_is_respected():
             console.print(shown.drawn(board, shown.Counts(), "title", console))
         assert "OAKS" in captured.get()
         assert bool(COLOUR.search(captured.get())) == coloured
+
+
+def test_demo_json_is_a_line_for_every_window():
+    result = skyband("demo", "--in-process", "--seconds", "2", "--rows-per-second", "20000", "--json")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(lines) >= 2
+    for line in lines:
+        assert [row["rank"] for row in line["rows"]] == list(range(1, 11))
+        assert all(row["score"] == pytest.approx(row["price"] * row["volume"]) for row in line["rows"])
+        assert line["counts"]["candidates"] <= line["counts"]["in_window"]
+    before = {row["trade_id"] for row in lines[-2]["rows"]}
+    assert [row["move"] is None for row in lines[-1]["rows"]] == [
+        row["trade_id"] not in before for row in lines[-1]["rows"]
+    ]
+    assert "windows from" in result.stderr
+
+
+PIPELINE = """
+name: hot [/bold] rooms
+source: {kind: json, path: rooms/}
+watermark: 10 seconds
+query: {k: 2, by: heat, window: 10 minutes/1 minute, time: ts}
+"""
+HOSTILE = "[/red] two\nlines \x1b[2Jand a name that no terminal of eighty columns could hold beside all the others"
+
+
+def report(number, rows):
+    """What Spark tells of a batch."""
+    noon = datetime(2024, 1, 2, 12, number, tzinfo=UTC)
+    answers = [
+        {"window_start": noon, "window_end": noon, "rank": i + 1, "score": score, "ts": noon, "room": room}
+        for i, (room, score) in enumerate(rows)
+    ]
+    counts = Row(rows=100, without_score=1, without_time=0, late=2, candidates=3, made=7)
+    return {
+        "batchId": number, "numInputRows": 100, "inputRowsPerSecond": 10.0, "processedRowsPerSecond": 20.0,
+        "durationMs": {"triggerExecution": 250}, "stateOperators": [{"memoryUsedBytes": 1000}],
+        "eventTime": {"max": f"2024-01-02T12:{number:02}:30.000Z"},
+        "observedMetrics": {"skyband": counts, "skyband board": {"rows": answers}},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def reports():
+    return [report(0, []), report(1, [(HOSTILE, 30.5), ("attic", float("inf"))]), report(12, [("cellar", 0.00125)])]
+
+
+def test_a_log_holds_the_answers_whole(reports, capsys):
+    run._show(Console(width=80), load(PIPELINE), iter(reports), None, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "hot [/bold] rooms"
+    assert lines[1].split() == ["window_start", "window_end", "rank", "score", "ts", "room"]
+    assert lines[2].endswith(HOSTILE.replace("\n", r"\n").replace("\x1b", r"\x1b"))
+    assert lines[3].split()[4:6] == ["2", "inf"]
+    assert "0.00125" in lines[7]
+    assert lines[-1].startswith("300 rows (6 late, 3 without score")
+    assert len(lines) == 10
+
+
+def test_run_json_is_a_line_for_every_batch(reports, capsys):
+    run._show(Console(width=80), load(PIPELINE), iter(reports), None, as_json=True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(line["answers"]) for line in lines] == [0, 2, 1]
+    assert [row["score"] for row in lines[1]["answers"]] == [30.5, None]
+    assert lines[1]["answers"][0]["room"] == HOSTILE
+    assert lines[1]["answers"][0]["window_end"].startswith("2024-01-02T12:01:00")
+    assert [line["rows"] for line in lines] == [100, 200, 300]
+    assert [line["window_rows"] for line in lines] == [100, 200, 100]  # the first two had left it by then
+    assert lines[-1]["refreshes"] == 21
+
+
+def test_row_text_is_no_markup_on_a_terminal(reports):
+    figures = Figures(load(PIPELINE).queries)
+    figures.take(reports[1])
+    console = Console(force_terminal=True, width=300)
+    with console.capture() as captured:
+        console.print(*run._drawn(figures, "hot [/bold] rooms"))
+    assert "[/red] two\\nlines \\x1b[2J" in captured.get()
+    assert "hot [/bold] rooms" in captured.get()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "a/b.yaml"), 3, "skyband: a/b.yaml: No such file"),
+        (sb.SnapshotError("k was '3'"), 4, "skyband: k was '3'"),
+        (AnalysisException("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03\n'Plan"), 3, "not exist: x.\n"),
+        (PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java exited."), 5, "Java exited. (skyband doctor says more)"),
+        (KeyError("x"), 1, "skyband --debug ... shows where"),
+    ],
+)
+def test_every_error_has_its_code(error, code, says, monkeypatch):
+    def raising(*_, **__):
+        raise error
+
+    monkeypatch.setattr("skyband.cli._texts.given", raising)
+    result = skyband("parse", "x")
+    assert result.exit_code == code
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_failed_stream_says_why():
+    said = "[STREAM_FAILED] Query [id = 1]\n  File x\nskyband.errors.SnapshotError: k was '3' and is '4'.\nSQLSTATE: X"
+    assert isinstance(run.failed(said), sb.SnapshotError)
+    assert str(run.failed("[STREAM_FAILED] something\nelse")) == "[STREAM_FAILED] something"

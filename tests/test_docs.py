@@ -4,13 +4,17 @@ import doctest
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import skyband as sb
+from skyband.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -45,6 +49,101 @@ def test_every_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
         else:
             exec(compile("\n" * line + code, str(page), "exec"), names)  # noqa: S102 - our own pages
     assert not runner.failures, "".join(said)
+
+
+def commands(text):
+    """The `skyband` commands that a text shows: in blocks and in lines that are set in."""
+    lines = re.findall(r"^(?: {2,}|\$ )?(?:\.venv/bin/)?skyband ([a-z].*)$", text, re.MULTILINE)
+    for line in lines:
+        yield shlex.split(re.split(r" {2,}| +# | \| | >+ | && ", line)[0])  # without what it does, and where it goes on
+
+
+def shown_commands():
+    """Where commands are shown, and which: all pages, and the help of every command."""
+    for page in PAGES:
+        told = page.read_text(encoding="utf-8")
+        fenced = "\n".join(re.findall(r"^```(?:text|sh|console)\n(.*?)^```$", told, re.DOTALL | re.MULTILINE))
+        inset = "\n".join(re.findall(r"^ {4}.*$", told, re.MULTILINE))
+        yield from ((page.name, command) for command in [*commands(fenced), *commands(inset)])
+    for name, command in all_commands():
+        yield from ((name, found) for found in commands(command.help or ""))
+
+
+def all_commands(group=None, name="skyband"):
+    group = group or typer.main.get_command(app)
+    for each, command in group.commands.items():
+        yield f"{name} {each}", command
+        if hasattr(command, "commands"):
+            yield from all_commands(command, f"{name} {each}")
+
+
+def test_every_command_that_is_shown_can_be_given():
+    """Its options and their values are read, as they would be; nothing is run."""
+    seen = 0
+    for where, args in shown_commands():
+        command, rest, above = typer.main.get_command(app), args, None
+        try:
+            while hasattr(command, "commands"):
+                above = command.make_context("skyband", [rest[0]], parent=above, allow_extra_args=True)
+                command, rest = command.commands[rest[0]], rest[1:]
+            if "--help" not in rest:
+                command.make_context(args[0], list(rest), parent=above)
+        except Exception as error:
+            raise AssertionError(f"{where} shows `skyband {shlex.join(args)}`: {error!r}") from error
+        seen += 1
+    assert seen > 60
+
+
+def test_every_task_that_is_shown_is_in_the_makefile():
+    tasks = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in PAGES:
+        named = re.findall(r"^(?:    )?make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(named) <= tasks, page.name
+
+
+def test_the_plan_of_a_view_is_the_one_on_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "views.md").read_text(encoding="utf-8")
+    command, said = re.search(r"^```console\n\$ skyband ([^\n]*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE).groups()
+    found = CliRunner().invoke(app, shlex.split(command)).stdout
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.OutputChecker().check_output(said + "...\n", found, flags), found
+    assert (tmp_path / "plan.svg").stat().st_size
+
+
+def test_the_policies_are_those_on_the_page(real_data):
+    page = (DOCS / "joins.md").read_text(encoding="utf-8")
+    command, said = re.search(r"^```console\n\$ skyband ([^\n]*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE).groups()
+    args = shlex.split(command)
+    args[args.index("--data") + 1] = str(real_data / "acquatop")
+    found = CliRunner().invoke(app, args)
+    assert found.exit_code == 0, found.output
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.OutputChecker().check_output(said, found.stdout, flags), found.stdout
+
+
+def test_the_pipeline_file_of_the_page_is_sound(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "pipeline-file.md").read_text(encoding="utf-8")
+    shown = re.search(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE).group(1)
+    Path("pipeline.yaml").write_text(shown, encoding="utf-8")
+    for command in (["parse"], ["explain"], ["run", "--explain"]):
+        found = CliRunner().invoke(app, [command[0], "pipeline.yaml", *command[1:]])
+        assert found.exit_code == 0, found.output
+
+
+def test_no_block_is_of_a_kind_that_nobody_runs():
+    """Python here; `py`, which needs Spark, and `console` in tests of their own; the rest is no code of ours."""
+    kinds = {"python", "pycon", "py", "yaml", "console", "text", "sh", "dockerfile"}
+    for page in PAGES:
+        told = page.read_text(encoding="utf-8")
+        assert set(re.findall(r"^```(\w+)", told, re.MULTILINE)) <= kinds, page.name
+    for kind, pages in {
+        "py": {"spark.md", "views.md"},  # tests/spark
+        "yaml": {"pipeline-file.md", "tutorial.md"},
+        "console": {"tutorial.md", "joins.md", "views.md"},
+    }.items():
+        assert {page.name for page in PAGES if f"\n```{kind}\n" in page.read_text(encoding="utf-8")} == pages, kind
 
 
 def section(page, name):

@@ -139,6 +139,16 @@ def test_the_real_evening(example, real_data):
         assert int(followers.replace(",", "")) in set(counts.get_group(int(user)))
 
 
+def test_the_real_shop(example, real_data):
+    sales = pq.read_table(real_data / "online_retail.parquet").to_pandas()
+    said, _ = example("best_sellers", real_data)
+    week = sales[(sales.ts >= "2010-12-01") & (sales.ts < "2010-12-08") & sales.description.notna()]
+    best = week.groupby("description")["quantity"].sum().nlargest(3)
+    line = next(line for line in said.splitlines() if line.startswith("08 Dec"))
+    assert re.split(r"\s{2,}", line)[1:] == [f"{name[:24].lower()} {sold:,}" for name, sold in best.items()]
+    assert "Longest in the lead: " in said
+
+
 def test_the_measured_tables_are_those_of_the_results():
     made = script("docs_measured")
     for path in made.PAGES:

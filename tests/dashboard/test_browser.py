@@ -284,7 +284,7 @@ def test_the_keyboard_is_enough(dashboard, seen):
     assert page.evaluate(active) == f"query {1 + columns:02}"
     page.keyboard.press("End")
     assert page.evaluate(active) == "query 29"
-    outline = page.evaluate("getComputedStyle(document.activeElement.closest('article')).outlineStyle")
+    outline = page.evaluate("getComputedStyle(document.activeElement, '::after').outlineStyle")  # as large as the card
     assert outline == "solid"  # one sees where one is
     page.keyboard.press("Enter")
     until(page, "document.querySelector('#title').textContent === 'query 29'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from typing import Annotated, Any
@@ -37,11 +38,31 @@ def _told(error: Exception, *, debug: bool) -> int:
         traceback.print_exc()
         return _exit.code(error)
     said = " ".join(str(error).split())
-    if not isinstance(error, (SkybandError, ImportError)):
+    if isinstance(error, OSError) and error.filename is not None:
+        print(f"skyband: {error.filename}: {error.strerror}", file=sys.stderr)
+        return _exit.code(error)
+    if type(error).__module__.startswith("pyspark."):
+        said = _spark(str(error))
+    elif not isinstance(error, (SkybandError, ImportError)):
         hint = "skyband --debug ... shows where" if not isinstance(error, OSError) else ""
         said = f"{type(error).__name__}: {said}" + (f" ({hint})" if hint else "")
     print(f"skyband: {said}", file=sys.stderr)
     return _exit.code(error)
+
+
+def _spark(said: str) -> str:
+    r"""What an error of Spark says, without the plan of the query and the codes around it.
+
+    Examples
+    --------
+    >>> _spark("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n'Project ...")
+    'Path does not exist: file:/x.'
+    >>> _spark("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+    'Java gateway process exited before sending its port number. (skyband doctor says more)'
+    """
+    line = next((line for line in said.splitlines() if line.strip()), "Spark failed")
+    found = re.sub(r"^\[[A-Z_.]+\] *", "", re.split(r" *;? *SQLSTATE", line)[0]).strip()
+    return f"{found} (skyband doctor says more)" if "JAVA_GATEWAY" in said else found
 
 
 _EPILOG = """Start with: skyband demo
@@ -89,6 +110,23 @@ app.command("compare-policies", help=policies.HELP)(policies.compare_policies)
 app.add_typer(bench.app, name="bench")
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(view.app, name="view")
+
+
+def _flowing(text: str) -> str:
+    r"""A help text whose paragraphs fit any width: only lines that are set in keep their ends.
+
+    Examples
+    --------
+    >>> _flowing("One line\nof two.\n\nExamples:\n\n  skyband demo\n")
+    'One line of two.\n\nExamples:\n\n  skyband demo'
+    """
+    parts = text.strip("\n").split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
+
+
+for _group in (app, bench.app, view.app):
+    for _command in _group.registered_commands:
+        _command.help = _flowing(_command.help or "")
 
 
 def main() -> None:

@@ -28,6 +28,19 @@ class Board:
     moves: tuple[int | None, ...]  # ranks won (lost: below zero) by each row; None: it was not on the board
     left: tuple[tuple[str, str], ...]  # symbol and reason of what was on the board before
 
+    def as_dict(self) -> dict[str, Any]:
+        """The window, its rows with their moves (none: it is new), and what has left."""
+        own = ("window_start", "window_end")
+        return {
+            "window_start": self.start,
+            "window_end": self.end,
+            "rows": [
+                {**{name: value for name, value in row.items() if name not in own}, "move": move}
+                for row, move in zip(self.rows, self.moves, strict=True)
+            ],
+            "left": [{"symbol": symbol, "why": why} for symbol, why in self.left],
+        }
+
 
 @dataclass
 class Counts:

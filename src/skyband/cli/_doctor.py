@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,7 +150,7 @@ def pipeline(job: Job) -> Iterator[Finding]:
     """Whether what a pipeline file names is there; nothing is contacted, no value is shown."""
     from skyband.lang.late import texts
 
-    yield Finding("pipeline", FINE, f"{job.name}: {len(job.statements)} queries, {job.source.kind} to {job.sink.kind}")
+    yield Finding("pipeline", FINE, f"{job.name}: {_counted(job.statements)}, {job.source.kind} to {job.sink.kind}")
     missing = sorted({name for text in texts(job) for name in text.needed if name not in os.environ})
     if missing:
         yield Finding("variables", WRONG, f"not set: {', '.join(missing)}", f"export {missing[0]}=...")
@@ -168,6 +168,10 @@ def pipeline(job: Job) -> Iterator[Finding]:
         yield from checkpoint(job.checkpoint.get())
 
 
+def _counted(statements: Sequence[object]) -> str:
+    return "1 query" if len(statements) == 1 else f"{len(statements)} queries"
+
+
 def checkpoint(where: str) -> Iterator[Finding]:
     """Whether a folder holds a checkpoint that a restart can go on from."""
     if "://" in where:
@@ -175,7 +179,8 @@ def checkpoint(where: str) -> Iterator[Finding]:
         return
     path = Path(where)
     if not path.exists():
-        yield disk("checkpoint", path)
+        room = disk("checkpoint", path)
+        yield replace(room, found=f"{path} is not there yet: the first start will make it; {room.found}")
         return
     again = "move the folder away to begin from nothing; its pipeline must not be running"
     try:

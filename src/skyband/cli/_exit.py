@@ -5,15 +5,15 @@
     0    done
     1    something unforeseen: please report it, with what --debug shows
     2    the command, the query or the pipeline file is wrong
-    3    the data is: a source cannot be read, or does not fit the query
+    3    the data is: a source or a file cannot be read or written, or does not fit the query
     4    the saved state is: of another query, or damaged
-    5    the machine is: Java, Spark or a library is missing
+    5    the machine is: Java, Spark or a library is missing, or a port is taken
     130  interrupted by Ctrl-C
 """
 
 from __future__ import annotations
 
-from skyband.errors import QueryError, SchemaError, SnapshotError, SourceError
+from skyband.errors import DashboardError, QueryError, SchemaError, SnapshotError, SourceError
 
 FINE, UNFORESEEN, ASKED, DATA, STATE, ENVIRONMENT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -32,6 +32,13 @@ def code(error: BaseException) -> int:
         return DATA
     if isinstance(error, SnapshotError):
         return STATE
-    if isinstance(error, ImportError):
+    if isinstance(error, (ImportError, DashboardError)):
+        return ENVIRONMENT
+    if isinstance(error, OSError) and error.filename is not None:
+        return DATA
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "AnalysisException" in kinds:  # Spark's: a path, a column or a format that is not there
+        return DATA
+    if "PySparkRuntimeError" in kinds and "JAVA_GATEWAY" in str(error):
         return ENVIRONMENT
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else UNFORESEEN

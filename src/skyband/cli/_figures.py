@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from skyband.cli._job import AHEAD, BOARD
+from skyband.cli._plain import number, text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,15 +27,16 @@ class Figures:
         self.query = queries[0]
         self.newest: list[dict[str, Any]] = []
         self.totals = dict.fromkeys(("rows", "late", "without_score", "without_time", "ahead"), 0)
-        self.rate = self.arriving = self.latency = 0.0
+        self.rate = self.latency = 0.0
         self.candidates = self.state = self.batches = 0
+        self.joined: dict[str, float] = {}  # of joins and views: what they fetched, and how old it is
+        self._lately: deque[tuple[datetime, int]] = deque()  # newest time and rows of the batches in a window
 
     def take(self, report: Any) -> list[dict[str, Any]]:
         """Read one report; the answers that came with it, best first within each list."""
         metrics = report["observedMetrics"]
         self.batches += 1
         self.rate = float(report["processedRowsPerSecond"] or 0.0)
-        self.arriving = float(report["inputRowsPerSecond"] or 0.0)
         self.latency = report["durationMs"].get("triggerExecution", 0) / 1000
         self.state = sum(s["memoryUsedBytes"] for s in report["stateOperators"])
         for name, row in metrics.items():
@@ -42,6 +45,9 @@ class Figures:
             values = row.asDict()
             for key in self.totals:
                 self.totals[key] += values.get(key) or 0
+            for key, shown in (("made", "refreshes"), ("refills", "refills")):
+                if values.get(key) is not None:
+                    self.joined[shown] = self.joined.get(shown, 0) + values[key]
             self.candidates = values.get("candidates") or self.candidates if name != AHEAD else self.candidates
         board = metrics.get(BOARD)
         rows = [_plain(row) for row in (board["rows"] or [])] if board is not None else []
@@ -50,7 +56,29 @@ class Figures:
             rows.sort(key=lambda row: (row[end], row[rank]))
             last = max(row[end] for row in rows)
             self.newest = [row for row in rows if row[end] == last]
+            ages = [row.get(self.query.column("staleness")) for row in self.newest]
+            known = [age for age in ages if isinstance(age, float)]
+            if known:
+                self.joined["staleness_seconds"] = max(known)
+        self._remember(report)
         return rows
+
+    def _remember(self, report: Any) -> None:
+        newest = (report["eventTime"] or {}).get("max")
+        if not newest or not report["numInputRows"] or self.query.window.counts:
+            return
+        self._lately.append((datetime.fromisoformat(newest), report["numInputRows"]))
+        last = max(at for at, _ in self._lately)
+        size = timedelta(microseconds=self.query.window.size)
+        while self._lately[0][0] <= last - size:
+            self._lately.popleft()
+
+    @property
+    def in_window(self) -> int | None:
+        """About how many rows the window holds: those of the batches that end in it. None if nobody knows."""
+        if self.query.window.counts:
+            return min(self.query.window.size, self.totals["rows"])
+        return sum(count for _, count in self._lately) or None
 
     def line(self) -> str:
         """All figures in one line."""
@@ -60,9 +88,23 @@ class Figures:
             f"{self.candidates:,} candidates, {self.state / 1e6:.1f} MB of state, {self.batches} batches"
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """All figures by name."""
+        return {
+            **self.totals,
+            "rows_per_second": round(self.rate, 1),
+            "batch_seconds": self.latency,
+            "candidates": self.candidates,
+            "window_rows": self.in_window,
+            **self.joined,
+            "state_bytes": self.state,
+            "batches": self.batches,
+        }
+
     def table(self) -> Table:
         """The newest window that has closed."""
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
         if not self.newest:
@@ -70,10 +112,10 @@ class Figures:
             return table
         names = list(self.newest[0])[:_WIDE]
         for name in names:
-            number = isinstance(self.newest[0][name], int | float) and not isinstance(self.newest[0][name], bool)
-            table.add_column(name, justify="right" if number else "left", no_wrap=True)
+            right = number(self.newest[0][name])
+            table.add_column(Text(text(name)), justify="right" if right else "left", no_wrap=True)
         for row in self.newest[:_LONG]:
-            table.add_row(*(_text(row[name]) for name in names))
+            table.add_row(*(Text(_text(row[name])) for name in names))
         return table
 
 
@@ -90,7 +132,7 @@ def _plain(row: Any) -> dict[str, Any]:
     return {name: _moment(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
-def _moment(text: str) -> Any:
+def _moment(said: str) -> Any:
     """A text, or the time that it is.
 
     Examples
@@ -99,12 +141,21 @@ def _moment(text: str) -> Any:
     ('ATLAS', 2)
     """
     try:
-        return datetime.fromisoformat(text) if text[:4].isdigit() and text[4:5] == "-" else text
+        return datetime.fromisoformat(said) if said[:4].isdigit() and said[4:5] == "-" else said
     except ValueError:
-        return text
+        return said
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    return "" if value is None else str(value)
+    """A value as a screen has room for it.
+
+    Examples
+    --------
+    >>> _text(54175.0), _text(1234.5678), _text(0.00125)
+    ('54,175', '1,234.57', '0.00125')
+    """
+    if not isinstance(value, float):
+        return text(value)
+    if abs(value) >= 1e15:
+        return f"{value:.6g}"
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"

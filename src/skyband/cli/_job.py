@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
@@ -20,19 +22,36 @@ BOARD = "skyband board"
 """The observed metric that carries the newest answers of each batch to the screen."""
 
 AHEAD = "skyband ahead"
+_WORKERS = 2
 _SHOWN = 200  # rows of answers that a batch shows at most
 
 
-def opened(job: Job) -> SparkSession:
+def opened(job: Job, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session that the file asks for."""
     from skyband.spark.session import session
 
     master = job.spark.master.get() if job.spark.master else None
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with _hushed():
-        return session(f"skyband {job.name}", master, job.spark.settings())
+        spark = session(f"skyband {job.name}", master, {**job.spark.settings(), **(settings or {})})
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():  # Spark's own calls the JVM in the middle of another call
+            signal.signal(number, handler)
+    return spark
 
 
-@contextmanager
+def warm(spark: SparkSession) -> None:
+    """Let Python workers start, and import what they need, while Spark still plans the first batch."""
+
+    def work() -> None:
+        rows = spark.range(_WORKERS, numPartitions=_WORKERS)
+        with contextlib.suppress(Exception):  # what is wrong will be told by the stream itself
+            rows.mapInArrow(lambda batches: batches, "id long").count()
+
+    threading.Thread(target=work, name="warm", daemon=True).start()
+
+
+@contextlib.contextmanager
 def _hushed() -> Iterator[None]:
     """What the JVM says while it starts, and later, goes to a file: the screen is ours. Shown if it does not start."""
     with tempfile.TemporaryFile() as said:

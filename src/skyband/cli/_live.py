@@ -24,13 +24,16 @@ ahead: 1 minute
 query:
   k: 10
   by: price * volume
-  window: {{size: 1 minute, slide: 2 seconds}}
+  window: {{size: 20 seconds, slide: 1 second}}
   time: ts
   id: trade_id
 checkpoint: {folder}/checkpoint
 trigger: {{every: 500 milliseconds}}
 """
 """What `skyband run` would be given."""
+
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Settings for a stream of two minutes: a JVM that starts fast rather than one that runs fast for days."""
 
 _TICK = 0.5  # seconds of trades in a file
 

@@ -21,6 +21,7 @@ OPENING = int(datetime(2024, 1, 2, 9, 30, tzinfo=UTC).timestamp()) * 1_000_000
 _SECOND = 1_000_000
 _IGNITES = 0.05  # how likely a symbol begins to trend within a minute
 _COOLS = 0.35  # what a minute leaves of a trend
+_LOT = 8.5  # what a usual trade is worth, as a logarithm
 _DELAYED, _BROKEN = 2e-3, 5e-6  # rows that come late; rows whose clock is an hour fast
 
 
@@ -51,7 +52,8 @@ def tape(rows: int, tick: int, seed: int) -> Iterator[pa.Table]:
         busy = 1.0 + 3.0 * heat
         size = int(rng.poisson(rows * rng.lognormal(-0.08, 0.4)))  # bursts; the mean stays
         code = np.searchsorted(np.cumsum(busy / busy.sum())[:-1], rng.random(size)).astype(np.int32)
-        volume = np.ceil(rng.lognormal(4.0 + 0.5 * heat[code], 1.1)).astype(np.int64)
+        usual = _LOT - np.log(price[code]) + 0.15 * heat[code]  # dear shares change hands in smaller lots
+        volume = np.ceil(rng.lognormal(usual, 1.1)).astype(np.int64)
         ts = now + np.sort(rng.integers(0, tick, size))
         delayed = rng.random(size) < _DELAYED
         ts[delayed] -= rng.exponential(4 * _SECOND, delayed.sum()).astype(np.int64)

@@ -88,6 +88,8 @@ class Boards:
                 "rows_per_second": figures.rate,
                 "batch_seconds": figures.latency,
                 "candidates": figures.candidates,
+                "window_rows": figures.in_window,
+                **figures.joined,
                 "state_bytes": figures.state,
                 "late": figures.totals["late"],
                 "ahead": figures.totals["ahead"],

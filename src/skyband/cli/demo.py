@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-
-from skyband.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,11 +19,14 @@ if TYPE_CHECKING:
     from skyband.cli._watch import Boards, Watch
     from skyband.query import TopK
 
-HELP = """Watch the ten largest trades of the last minute change, on a local Spark stream.
+    Show = Callable[[Console, Iterator[Board], Counts], None]
+
+HELP = """Watch the ten largest trades of the last 20 seconds change, on a local Spark stream.
 
 Made-up trades happen now; Spark reads them as they come, and the board shows who entered and who left. It stops
 after two minutes, or at Ctrl-C. With --in-process the trades run through sb.stream instead, without Spark and sixty
-times faster than their own clock. Where the output is no terminal, every few windows are printed as plain tables.
+times faster than their own clock. Where the output is no terminal, every few windows are printed as plain tables; with
+--json every window is one line.
 
 Examples:
 
@@ -36,6 +37,8 @@ Examples:
   skyband demo --in-process --seconds 10 --rows-per-second 1000000
 
   skyband demo --in-process --seed 7 | head -40
+
+  skyband demo --in-process --seconds 5 --json
 """
 
 SIZE, SLIDE, LATE, AHEAD = "5 minutes", "30 seconds", "5 seconds", "10 minutes"
@@ -54,23 +57,23 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other trades.")] = 0,
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Also show the boards, and more of them, in the browser.")
+        bool, typer.Option("--dashboard", help="Also show the board in the browser; with --in-process, several.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")] = 8765,
     in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every window.")] = False,
 ) -> None:
     """Show the boards until the time is up or Ctrl-C is pressed."""
     from rich.console import Console
 
     from skyband.cli._board import Counts
+    from skyband.cli._plain import console as whole
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=100)  # a pipe has no width to fit into
-    counts = Counts(title=_TITLE.format(*((SIZE, SLIDE) if in_process else ("minute", "2 seconds"))))
-    shown = _live_board if console.is_terminal else _plain
+    console = Console(stderr=True) if as_json else whole()
+    counts = Counts(title=_TITLE.format(*((SIZE, SLIDE) if in_process else ("20 seconds", "second"))))
+    shown = _json if as_json else _live_board if console.is_terminal else _plain
     if not in_process:
-        _on_spark(console, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
+        _on_spark(console, shown, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
     else:
         watch = _watch(console, port) if dashboard else None
         with contextlib.suppress(KeyboardInterrupt):  # the usual way to leave
@@ -84,33 +87,42 @@ def demo(
     )
 
 
-def _on_spark(console: Console, counts: Counts, seconds: float, tape: tuple[int, int], port: int | None) -> None:
+def _on_spark(
+    console: Console, shown: Show, counts: Counts, seconds: float, tape: tuple[int, int], port: int | None
+) -> None:
     """The same board, from a local Spark stream."""
     import tempfile
     from pathlib import Path
 
-    from skyband.cli import _job, _live
+    from skyband.cli import _compiled, _job, _live
     from skyband.cli._stop import wished
     from skyband.cli.run import looks
 
     with tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True) as folder:
         job = _live.pipeline(Path(folder))
         console.print("starting Spark ...", style="dim")
+        kernels = _compiled.Ahead(job.queries[0])
+        kernels.start()
         feed = _live.Feed(Path(folder), *tape)
-        spark = _job.opened(job)
-        watch = None
-        if port is not None:
-            from skyband.cli._watch import Boards
-
-            watch = Boards(job.queries, port, [job.name])
-            console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
         with wished() as stop:  # the usual way to leave
+            spark = _job.opened(job, _live.QUICK)
+            _job.warm(spark)
+            watch = None
+            if port is not None:
+                from skyband.cli._watch import Boards
+
+                watch = Boards(job.queries, port, [job.name])
+                console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
+            if kernels.late():
+                console.print("compiling the kernels, this once ...", style="dim")
+            while kernels.is_alive() and not stop.is_set():
+                kernels.join(0.2)
             feed.start()
             running = _job.started(job, _job.answers(spark, job))
             try:
                 reports = looks(running, stop, time.monotonic() + seconds)
                 found = _streamed(running, reports, job.queries, counts, watch)
-                (_live_board if console.is_terminal else _plain)(console, found, counts)
+                shown(console, found, counts)
             finally:
                 feed.over.set()
                 running.stop()
@@ -129,7 +141,7 @@ def _streamed(
     """Every new board of a stream, until the time is up."""
     from skyband.cli._board import boards
     from skyband.cli._figures import Figures, as_table
-    from skyband.cli.run import told
+    from skyband.cli.run import failed
 
     figures = Figures(queries)
     board, began = None, time.monotonic()
@@ -141,7 +153,7 @@ def _streamed(
             figures.totals["ahead"],
             figures.candidates,
         )
-        counts.in_window = round(figures.arriving * 60)
+        counts.in_window = figures.in_window or 0
         counts.seconds = time.monotonic() - began
         if watch is not None:
             watch.show(rows, figures)
@@ -153,7 +165,7 @@ def _streamed(
             board = new
     failure = running.exception()
     if failure is not None:
-        raise SourceError(told(str(failure)))
+        raise failed(str(failure))
 
 
 def _watch(console: Console, port: int) -> Watch:
@@ -164,16 +176,24 @@ def _watch(console: Console, port: int) -> Watch:
     return watch
 
 
+def asked() -> TopK:
+    """What the demo asks in process."""
+    from skyband.query import Sliding, TopK
+
+    return TopK(k=10, by="price * volume", window=Sliding(SIZE, SLIDE), time="ts", id="trade_id")
+
+
 def replay(
     counts: Counts, seconds: float, rows_per_second: int, seed: int, watch: Watch | None = None
 ) -> Iterator[Board]:
     """Send trades through `sb.stream` at their pace; every new board."""
     from skyband.api import stream
+    from skyband.cli import _compiled
     from skyband.cli._board import boards
-    from skyband.query import Sliding, TopK
+    from skyband.cli._watch import questions
 
-    query = TopK(k=10, by="price * volume", window=Sliding(SIZE, SLIDE), time="ts", id="trade_id")
-    _warm(query)
+    query = asked()
+    _compiled.in_process([query, *(questions(query).values() if watch is not None else ())])  # before the clock starts
     sizes: deque[int] = deque()  # rows of the batches in a window
     trades = _paced(counts, sizes, seconds, rows_per_second, seed)
     if watch is not None:
@@ -219,14 +239,6 @@ def _paced(counts: Counts, sizes: deque[int], seconds: float, rows_per_second: i
         time.sleep(max(0.0, began + number * _TICK - time.monotonic()))
 
 
-def _warm(query: TopK) -> None:
-    """Compile the kernels before the clock starts."""
-    from skyband.api import run
-    from skyband.cli._tape import tape
-
-    run(query, next(tape(100, 1_000_000, seed=0)), progress=False)
-
-
 def _rate(ends: deque[tuple[float, int]]) -> float:
     """Rows a second, of the last batches."""
     (first, low), (last, high) = ends[0], ends[-1]
@@ -242,6 +254,16 @@ def _live_board(console: Console, replayed: Iterator[Board], counts: Counts) -> 
     with Live(drawn(None, counts, counts.title, console), console=console, refresh_per_second=10) as screen:
         for board in replayed:
             screen.update(drawn(board, counts, counts.title, console))
+
+
+def _json(_console: Console, replayed: Iterator[Board], counts: Counts) -> None:
+    """Every window as a line of JSON."""
+    from dataclasses import asdict
+
+    from skyband.cli._plain import as_json
+
+    for board in replayed:
+        print(as_json({**board.as_dict(), "counts": asdict(counts)}), flush=True)
 
 
 def _plain(console: Console, replayed: Iterator[Board], counts: Counts) -> None:

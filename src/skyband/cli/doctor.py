@@ -56,13 +56,11 @@ def doctor(
 
 
 def _print(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)  # a pipe has no width to fit into
+    from skyband.cli._plain import console
+
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -73,4 +71,4 @@ def _print(findings: list[Finding]) -> None:
         if finding.do:
             said.append(f"\n→ {finding.do}", style="bold")
         table.add_row(Text(word, style=style), finding.what, said)
-    console.print(table)
+    console().print(table)

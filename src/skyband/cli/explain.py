@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from skyband.errors import QueryError
 
 if TYPE_CHECKING:
-    from skyband.query import Counting, Sliding
+    from skyband.query import Counting, Sliding, TopK
 
 HELP = """Say which engine answers a query, why, and what it will keep.
 
@@ -50,7 +51,6 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the explanation of the query that the text or the options describe."""
-    from skyband import api
     from skyband.query import TopK
 
     if text is not None:
@@ -65,15 +65,23 @@ def explain(
         raise QueryError(msg)
     else:
         queries = [TopK(k=k, by=by, window=parsed(window, rows), time=time, per=per or (), id=id, emit=emit)]
-    told = []
+    told(queries, engine, as_json=as_json)
+
+
+def told(queries: Sequence[TopK], engine: str = "auto", *, as_json: bool) -> None:
+    """Print how each query would be answered."""
+    from skyband import api
+
+    said = []
     for query in queries:
         found = api.explain(query, engine=engine)
-        said = dict(line.split(": ", 1) for line in found.lines)
-        told.append({"engine": found.engine, "why": found.why, **said})
+        named = {"query": query.name} if query.name else {}
+        lines = dict(line.split(": ", 1) for line in found.lines)
+        said.append({**named, "engine": found.engine, "why": found.why, **lines})
         if not as_json:
             print(f"query: {query.name}\n{found}" if query.name else found)
     if as_json:
-        print(json.dumps(told[0] if len(told) == 1 else told))
+        print(json.dumps(said[0] if len(said) == 1 else said))
 
 
 def engines(begun: str) -> list[str]:

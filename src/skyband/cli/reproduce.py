@@ -103,13 +103,10 @@ def _done(
 
 
 def _tell(figures: list[Figure], folder: Path, *, as_json: bool) -> None:
-    from rich.console import Console
-
+    from skyband.cli._plain import console as whole
     from skyband.reproduce.verdicts import CONFIRMED, REFUTED, verdicts
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)
+    console = whole()
     for one in figures:
         said = verdicts(one, folder)
         if as_json:

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skyband.cli._plain import as_json as json_line
+from skyband.cli._plain import lines, text
+
 if TYPE_CHECKING:
     import threading
 
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console, RenderableType
 
@@ -20,8 +24,9 @@ if TYPE_CHECKING:
 
 HELP = """Run a pipeline file: its source through its queries into its sink, on Spark.
 
-While it runs, the newest answers and the figures of the stream are shown. Ctrl-C stops it; the next start goes on where
-it ended. `skyband init` writes a file to begin with.
+While it runs, the newest answers and the figures of the stream are shown; where the output is no terminal, the answers
+of every batch as lines that a log can hold (its newest 200 rows, all columns). Ctrl-C stops it; the next start goes on
+where it ended. `skyband init` writes a file to begin with.
 
 Examples:
 
@@ -32,6 +37,8 @@ Examples:
   skyband run pipeline.yaml --explain
 
   skyband run pipeline.yaml --dashboard
+
+  skyband run pipeline.yaml --json >> leaders.jsonl
 """
 
 _LOOK = 0.25  # seconds between two looks at the stream
@@ -46,6 +53,9 @@ def run(
     ] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Also show the boards in the browser.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")] = 8765,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON line for every batch: its answers and the figures so far.")
+    ] = False,
 ) -> None:
     """Run a pipeline file."""
     from rich.console import Console
@@ -54,23 +64,28 @@ def run(
 
     job = load(file)
     if explain:
-        _explain(job)
+        _explain(job, as_json=as_json)
         return
     from skyband.cli import _job
+    from skyband.cli._plain import console as whole
     from skyband.cli._stop import wished
 
-    console = Console()
-    console.print(f"starting Spark for [bold]{job.name}[/] ...", highlight=False)
-    spark = _job.opened(job)
-    df = _job.answers(spark, job)
-    if dry_run:
-        console.print("the file is sound; the answers would have these columns:", *df.columns, sep="\n  ")
-        return
-    watch = _watched(job, console, port) if dashboard else None
+    console = Console(stderr=True) if as_json else whole()  # of what is not an answer
+    console.print(f"starting Spark for {text(job.name)} ...", highlight=False, markup=False)
     with wished() as stop:
+        spark = _job.opened(job)
+        if not dry_run:
+            _job.warm(spark)
+        df = _job.answers(spark, job)
+        if stop.is_set():
+            raise KeyboardInterrupt
+        if dry_run:
+            _columns(df, as_json=as_json)
+            return
+        watch = _watched(job, console, port) if dashboard else None
         query = _job.started(job, df)
         try:
-            _show(console, job, looks(query, stop), watch)
+            _show(console, job, looks(query, stop), watch, as_json=as_json)
             failure = None if stop.is_set() else query.exception()
         finally:
             if stop.is_set():
@@ -79,15 +94,23 @@ def run(
             if watch is not None:
                 watch.dashboard.stop()
     if failure is not None:
-        raise RuntimeError(told(str(failure)))
-    console.print(f"{job.name} has stopped; the next start goes on from here.", style="dim", highlight=False)
+        raise failed(str(failure))
+    said = f"{text(job.name)} has stopped; the next start goes on from here."
+    console.print(said, style="dim", highlight=False, markup=False)
 
 
-def _explain(job: Job) -> None:
-    from skyband.api import explain
+def _explain(job: Job, *, as_json: bool) -> None:
+    from skyband.cli.explain import told as explained
 
-    for query in job.queries:
-        print(explain(query))
+    explained(list(job.queries), as_json=as_json)
+
+
+def _columns(df: DataFrame, *, as_json: bool) -> None:
+    """What the answers would have."""
+    if as_json:
+        print(json_line({"sound": True, "columns": dict(df.dtypes)}))
+        return
+    print("the file is sound; the answers would have these columns:", *map(text, df.columns), sep="\n  ")
 
 
 def _watched(job: Job, console: Console, port: int) -> Any:
@@ -98,17 +121,24 @@ def _watched(job: Job, console: Console, port: int) -> Any:
     return watch
 
 
-def told(failure: str) -> str:
-    r"""Of what Spark says, the line that says why.
+def failed(failure: str) -> Exception:
+    r"""Of what Spark says, the error of ours that says why; else its first line.
 
     Examples
     --------
-    >>> told("[STREAM_FAILED] ...\n  File x\nskyband.errors.SnapshotError: k was '3' and is '4'.\nSQLSTATE: XXKST")
-    "k was '3' and is '4'."
+    >>> failed("[STREAM_FAILED] ...\n  File x\nskyband.errors.SnapshotError: k was '3' and is '4'.\nSQLSTATE: XXKST")
+    SnapshotError("k was '3' and is '4'.")
     """
+    from skyband import errors
+
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("skyband.errors.")]
-    return ours[-1].split(": ", 1)[1] if ours else (lines[0] if lines else "the stream has failed")
+    if not ours:
+        return RuntimeError(lines[0] if lines else "the stream has failed")
+    name, _, said = ours[-1].removeprefix("skyband.errors.").partition(": ")
+    kind = getattr(errors, name, errors.SourceError)
+    error: Exception = kind(said)
+    return error
 
 
 def looks(query: StreamingQuery, stop: threading.Event, till: float = math.inf) -> Iterator[Any]:
@@ -125,20 +155,24 @@ def looks(query: StreamingQuery, stop: threading.Event, till: float = math.inf) 
         stop.wait(_LOOK)
 
 
-def _show(console: Console, job: Job, reports: Iterator[Any], watch: Any) -> None:
+def _show(console: Console, job: Job, reports: Iterator[Any], watch: Any, *, as_json: bool) -> None:
     from rich.live import Live
 
     from skyband.cli._figures import Figures
 
     figures = Figures(job.queries)
-    if not console.is_terminal:
+    if as_json or not console.is_terminal:
         for report in reports:
             rows = figures.take(report)
             if watch is not None:
                 watch.show(rows, figures)
-            if rows:
-                console.print(*_drawn(figures, job.name))
-        console.print(figures.line(), highlight=False)
+            if as_json:
+                line = {"name": job.name, "batch": report["batchId"], "answers": rows, **figures.as_dict()}
+                print(json_line(line), flush=True)
+            elif rows:
+                print(text(job.name), *lines(rows), figures.line(), sep="\n", flush=True)
+        if not as_json:
+            print(figures.line(), flush=True)
         return
 
     def screen() -> RenderableType:
@@ -157,4 +191,4 @@ def _show(console: Console, job: Job, reports: Iterator[Any], watch: Any) -> Non
 def _drawn(figures: Any, name: str) -> list[RenderableType]:
     from rich.text import Text
 
-    return [Text(name, style="bold"), figures.table(), Text(figures.line(), style="dim")]
+    return [Text(text(name), style="bold"), figures.table(), Text(figures.line(), style="dim")]

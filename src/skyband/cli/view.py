@@ -39,7 +39,7 @@ def plan(
     q: Annotated[float, typer.Option(min=0, max=1, help="Part of updates that are good.")] = 0.01,
     refill: Annotated[str, typer.Option(help="What a refill costs: 400ms, 2s.")] = "400ms",
     update: Annotated[str, typer.Option(help="What an update of the view costs: 1us.")] = "1us",
-    plot: Annotated[Path | None, typer.Option(help="Draw the costs into this file (needs skyband[plot]).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the costs into this file (needs skyband\\[plot]).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the plan, and draw it if asked to."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skyband.dashboard.cells import first, kind, plain, raw
+from skyband.dashboard.cells import at, first, kind, plain, raw
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,6 @@ class Window:
     number: int  # rises from window to window, and stays the same while it is kept
     end: Any
     last: float | None  # score of the last rank: the k-th, once there are k rows
-    text: str  # the same as JSON, which is sent again and again
     table: pa.Table
 
 
@@ -59,6 +58,8 @@ class Board:
         self.group = group
         self._seen = 0
         self._columns: Columns | None = None
+        self._label: str | None = ""  # the column that a row is called by; "" if not known yet
+        self._trend: deque[str] = deque(maxlen=TREND)
         self._opened: dict[int, _Rows] = {}
 
     def refresh(self) -> Board:
@@ -68,8 +69,10 @@ class Board:
             return self
         if columns != self._columns:
             self.windows.clear()
+            self._trend.clear()
             self._opened.clear()
             self._columns = columns
+            self._label = ""
         for begin, table, places in self.feed.mine(self._seen, self.group):
             self._take(table, columns, begin, places)
         self._seen = self.feed.rows
@@ -77,17 +80,20 @@ class Board:
 
     def _take(self, table: pa.Table, columns: Columns, begin: int, places: np.ndarray | None) -> None:
         rank, score = (table[name].to_numpy() for name in (columns.rank, columns.score))
+        ends = table[columns.end]
         cuts = (np.flatnonzero(rank[1:] <= rank[:-1]) + 1).tolist()  # a list begins where the ranks begin again
         room = self.windows.maxlen or 1
         for start, stop in list(zip([0, *cuts], [*cuts, len(rank)], strict=True))[-room:]:
-            part = table.slice(start, stop - start)
-            end = first(part[columns.end])
+            part = table.slice(start, stop - start) if cuts else table
+            end = at(ends, start)
             number = begin + (start if places is None else int(places[start]))
             if self.windows and self.windows[-1].end == end:
                 self._opened.pop(self.windows.pop().number, None)  # said again: the later word counts
+                self._trend.pop()
             last = float(score[stop - 1])
             known = math.isfinite(last)
-            self.windows.append(Window(number, end, last if known else None, f"{last:.7g}" if known else "null", part))
+            self.windows.append(Window(number, end, last if known else None, part))
+            self._trend.append(f"{last:.7g}" if known else "null")
 
     def at(self, number: int) -> int | None:
         """The place of the window with this number, if it is still kept."""
@@ -131,8 +137,7 @@ class Board:
 
     def trend(self) -> str:
         """The last scores of the newest windows, as JSON."""
-        texts = [window.text for window in self.windows]
-        return f"[{','.join(texts[-TREND:])}]"
+        return f"[{','.join(self._trend)}]"
 
     def past(self) -> list[tuple[int, Any, float | None]]:
         """Number, end and last score of every window that is kept."""
@@ -164,9 +169,10 @@ class Board:
         if opened is None:
             table = window.table
             scores = plain(table[columns.score])
-            opened = _Rows(
-                _keys(table, scores, columns, about), raw(table[columns.rank]), scores, _labels(table, columns, about)
-            )
+            if self._label == "":
+                self._label = _named(table.schema, columns, about)
+            ranks = raw(table[columns.rank])
+            opened = _Rows(_keys(table, scores, columns, about), ranks, scores, _labels(table, self._label, ranks))
             while len(self._opened) >= 4:
                 del self._opened[next(iter(self._opened))]
             self._opened[window.number] = opened
@@ -211,11 +217,13 @@ def _keys(table: pa.Table, scores: list[Any], columns: Columns, about: About) ->
     return keys
 
 
-def _labels(table: pa.Table, columns: Columns, about: About) -> list[str]:
-    """What a row is called where there is room for one word: its first text, else its id, else its first column."""
-    words = [name for name in columns.own if kind(table.schema.field(name).type) == "text"]
-    known = [about.id] if about.id in columns.own else []
-    named = [*words, *known, *columns.own][:1]
-    if not named:
-        return [f"#{rank}" for rank in raw(table[columns.rank])]
-    return ["NULL" if value is None else str(value) for value in plain(table[named[0]])]
+def _named(schema: pa.Schema, columns: Columns, about: About) -> str | None:
+    """What a row is called by where there is room for one word: its first text, else its id, else its first column."""
+    words = (name for name in columns.own if kind(schema.field(name).type) == "text")
+    return next(words, None) or (about.id if about.id in columns.own else next(iter(columns.own), None))
+
+
+def _labels(table: pa.Table, named: str | None, ranks: list[int]) -> list[str]:
+    if named is None:
+        return [f"#{rank}" for rank in ranks]
+    return ["NULL" if value is None else str(value) for value in plain(table[named])]

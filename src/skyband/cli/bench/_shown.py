@@ -30,12 +30,11 @@ def shown(results: Iterator[Result], total: int) -> Iterator[Result]:
 
 def print_table(results: list[Result], more: Mapping[str, str] = MappingProxyType({})) -> None:
     """One line a result; `more` names further fields of it and their columns."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=130)  # a pipe has no width to fit into
+    from skyband.cli._plain import console as whole
+
+    console = whole()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("case", no_wrap=True)
     table.add_column("engine", no_wrap=True)

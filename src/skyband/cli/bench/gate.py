@@ -66,12 +66,10 @@ def gate(
 
 
 def _print(found: list[Verdict]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
+    from skyband.cli._plain import console
+
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("case", "what", "beside"):
         table.add_column(name, no_wrap=True)
@@ -94,4 +92,4 @@ def _print(found: list[Verdict]) -> None:
             word,
         )
         before = now.case
-    console.print(table)
+    console().print(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
@@ -31,10 +30,10 @@ def load(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every case as it ends.")] = False,
 ) -> None:
     """Run the load suite and print what it found."""
-    from rich.console import Console
     from rich.table import Table
 
     from skyband.bench.load import cases, run
+    from skyband.cli._plain import console
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("case", no_wrap=True)
@@ -46,4 +45,4 @@ def load(
         figures = (short(r.peak_rows_per_s), short(r.held_rows_per_s), f"{r.lag_seconds:.2f}", f"{r.beyond:.0f}x peak")
         table.add_row(r.case, *figures, f"{r.taken:.0%}", str(r.lost))
     if not as_json:
-        Console(width=None if sys.stdout.isatty() else 130).print(table)
+        console().print(table)

@@ -64,12 +64,10 @@ def peers(
 
 
 def _print(found: list[Line]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
+    from skyband.cli._plain import console
+
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("task", "peer", "way"):
         table.add_column(name, no_wrap=True)
@@ -85,4 +83,4 @@ def _print(found: list[Line]) -> None:
             continue
         figures = (short(line.rows / line.seconds), short(line.per_cpu_second), f"{line.cpu_seconds:.2f}")
         table.add_row(*first, *figures, str(line.peak_mb), str(line.answers), line.digest)
-    console.print(table)
+    console().print(table)

@@ -51,14 +51,12 @@ def plan(
 
 
 def _print(found: list[Line]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from skyband.bench.plan import ENOUGH, judged, regrets
+    from skyband.cli._plain import console as whole
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
+    console = whole()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("setting", "best"):
         table.add_column(name, no_wrap=True)

@@ -32,10 +32,10 @@ def spark(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every case as it ends.")] = False,
 ) -> None:
     """Run the Spark suite and print what it found."""
-    from rich.console import Console
     from rich.table import Table
 
     from skyband.bench.spark import cases, run
+    from skyband.cli._plain import console
 
     found = []
     for result in run(cases(quick=quick)):
@@ -62,4 +62,4 @@ def spark(
             short(r.state_bytes),
         )
         table.add_row(r.case, r.way, *figures, short(r.rows))
-    Console(width=None if sys.stdout.isatty() else 130).print(table)
+    console().print(table)

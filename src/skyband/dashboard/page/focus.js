@@ -24,7 +24,11 @@ export class Focus {
     $("older").addEventListener("click", () => this.step(-1));
     $("newer").addEventListener("click", () => this.step(1));
     $("live").addEventListener("click", () => this.live());
-    new ResizeObserver(() => this.draw()).observe($("chart"));
+    this.size = [0, 0]; // of the chart: told, never asked for, since asking lays out the page
+    new ResizeObserver(([{ contentRect }]) => {
+      this.size = [Math.round(contentRect.width), Math.round(contentRect.height)];
+      this.draw();
+    }).observe($("chart"));
   }
 
   // ------------------------------------------------------------- which board
@@ -237,8 +241,7 @@ export class Focus {
     $("older").disabled = place <= 0;
     $("newer").disabled = $("live").disabled = this.number === null;
     $("focus").classList.toggle("past", this.number !== null);
-    const width = chart.clientWidth;
-    const height = chart.clientHeight;
+    const [width, height] = this.size;
     if (!width) return;
     const found = path(this.windows.map(([, , score]) => score), width, height, PAD);
     const svg = chart.querySelector("svg");

@@ -29,6 +29,8 @@ let route = null; // the key of the board that is open
 
 const pending = new Map(); // boards told since they were last drawn; the newest word of each
 const BUDGET = 4; // milliseconds of a frame: the rest waits for the next one
+const FEW = 2; // boards of a frame: laying out and painting them costs more than writing them
+const SPREAD = 8; // frames that many boards are spread over; there are twelve from one word of the server to the next
 
 function told(name, data) {
   if (name === "board" || name === "brief") {
@@ -54,11 +56,13 @@ function told(name, data) {
 
 function drawn() {
   const until = performance.now() + BUDGET;
+  let few = Math.max(FEW, Math.ceil(pending.size / SPREAD));
   for (const [id, [name, data]] of pending) {
     pending.delete(id);
     if (name === "brief") wall.update(data);
     else focus.update(data);
-    if (performance.now() > until) break;
+    few -= 1;
+    if (!few || performance.now() > until) break;
   }
   if (pending.size) requestAnimationFrame(drawn);
 }

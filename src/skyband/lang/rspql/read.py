@@ -220,7 +220,7 @@ class _Reader:
     def check_variables(self) -> None:
         for name, node in self.scribe.seen.items():
             if name not in self.known:
-                raise self.refuse(node, f"?{name} has no value: {nearest(name, self.known)}")
+                raise self.refuse(node, f"?{name} has no value: {nearest(name, [*self.scribe.bound, *self.known])}")
 
     def limit(self, tree: Tree[Token], clauses: dict[str, list[Any]]) -> int:
         for node in clauses.get("offset", ()):
@@ -250,7 +250,7 @@ class _Reader:
             elif said is not None or value is not None:
                 raise self.refuse(node, f"?{name} is computed, and is not the score: compute it from the answer")
             elif name not in self.known:
-                raise self.refuse(node, f"?{name} has no value: {nearest(name, self.known)}")
+                raise self.refuse(node, f"?{name} has no value: {nearest(name, [*self.scribe.bound, *self.known])}")
             else:
                 picked.append((name, name))
         return tuple(picked)
