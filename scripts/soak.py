@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, help="rows a second (default: half of what is found first)")
     parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results" / "soak.jsonl"))
     asked = parser.parse_args()
-    from skyband.bench.load import on_spark
+    from skyband.bench.load import peak_on_spark
     from skyband.bench.spark import write_files
     from skyband.spark import top_k
     from skyband.spark.session import session
@@ -99,7 +99,7 @@ def main() -> int:
     if asked.rate is None:
         case = Case("spark", GROUPS, 1, 400_000, 50_000)
         write_files(root / "peak", trades(case.rows, GROUPS, rate=1_000), case.batch)
-        asked.rate = on_spark(spark, case, root / "peak").peak_rows_per_s / 2
+        asked.rate = peak_on_spark(spark, case, root / "peak")[0] / 2
     print(f"{asked.rate:,.0f} rows/s for {asked.minutes:g} minutes", flush=True)
     source = Source(root / "in", asked.rate)
     source.start()

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.fuzz import batches, http, state, texts
+from scripts.fuzz import batches, forged, http, state, texts
 
 LIMIT = 30
 """Seconds that one input may take."""
@@ -47,7 +47,7 @@ TARGETS = {
     "expressions": Target(texts.expression, texts.check_expression, 40),
     "batches": Target(batches.batch, batches.check_batch, 8),
     "state": Target(state.damaged, state.check_damaged, 14),
-    "resealed": Target(state.resealed, state.check_resealed, 3),
+    "forged": Target(forged.forged, forged.check_forged, 10),
     "http": Target(http.request, http.check_request, 5),
 }
 
