@@ -184,6 +184,16 @@ class Driver:
                 worker.kill()
         self.process.wait()
 
+    def explain(self) -> None:
+        """Have it write down in its log where every thread stands, that of Java too."""
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGUSR1)
+        for java in self.jvms():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                java.send_signal(signal.SIGQUIT)
+        time.sleep(2)
+
     def say(self) -> dict[str, Any]:
         """What it told last."""
         with contextlib.suppress(OSError, ValueError):

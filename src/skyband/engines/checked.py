@@ -16,6 +16,8 @@ from skyband.errors import SnapshotError
 FAR = 1 << 62
 """No time, position or number of a saved state lies further from zero."""
 
+_SPREAD = 100  # from so many places a row on, searching is cheaper than marking
+
 WINDOWS = 1 << 24
 """No row that is kept lies so many windows after those that were closed last."""
 
@@ -113,9 +115,18 @@ def parted(first: np.ndarray, rows: int, name: str = "first", *, apart: bool = T
 
 def among(part: np.ndarray, rising: np.ndarray, name: str) -> None:
     """Refuse numbers of rows that are not kept."""
-    place = np.searchsorted(rising, part)
-    require(place < len(rising), f"{name} names a row that is not kept")
-    require(rising[place] == part, f"{name} names a row that is not kept")
+    why = f"{name} names a row that is not kept"
+    if not len(rising) or not len(part):
+        require(len(part) == 0, why)
+        return
+    low, high = int(rising[0]), int(rising[-1])
+    require(low <= part.min() and part.max() <= high, why)
+    if high - low > _SPREAD * len(rising):
+        require(rising[np.searchsorted(rising, part)] == part, why)
+        return
+    there = np.zeros(high - low + 1, np.bool_)
+    there[rising - low] = True
+    require(there[part - low], why)
 
 
 def ranked(score: np.ndarray, id: np.ndarray, inside: np.ndarray | None = None) -> None:

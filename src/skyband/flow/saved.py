@@ -88,17 +88,22 @@ def load(line: Pipeline, engine: str, saved: Saved) -> None:
     if line.groups is not None and "groups" in saved:
         line.groups.load(table_of(saved, "groups"))
     lists = 1 if line.groups is None else len(line.groups)
-    line.engine = line.made(engine, under(saved, "engine/"))
+    parts = under(saved, "engine/")
+    line.engine = line.made(engine, parts)
     line.emitter.load(under(saved, "emit/"), lists)
     line.positions = found["counts"]
     require(len(line.positions) <= lists, "counts has more groups than there are")
     rows = table_of(saved, "rows") if "rows" in saved else None
     load_payload(line.payload, upcoming, found["slots"], rows)
-    kept = line.engine.candidates()
-    among(line.emitter.needed(kept.id), found["slots"], "the engine")
-    require(kept.group is None or kept.group.max(initial=-1) < lists, "there are rows of groups that never came")
-    if line.clock.counts:
-        _check_positions(line, kept)
+    if line.clock.counts or not {"id", "first"} <= parts.keys():
+        kept = line.engine.candidates()
+        ids, groups = kept.id, 0 if kept.group is None else int(kept.group.max(initial=-1)) + 1
+        if line.clock.counts:
+            _check_positions(line, kept)
+    else:  # the rows as they are: asking for them would prune them once more
+        ids, groups = parts["id"], parts["first"].shape[1]
+    among(line.emitter.needed(ids), found["slots"], "the engine")
+    require(groups <= lists, "there are rows of groups that never came")
     if "waiting" in saved:
         line.waiting = [_waiting(line, table_of(saved, "waiting"), under(saved, "waiting/"), lists)]
 

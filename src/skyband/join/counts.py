@@ -113,7 +113,7 @@ class Counts:
         sizes = saved["sizes"]
         require(sizes <= len(saved["key"]), "a pane has more keys than there are")
         require(sizes.sum() == len(saved["key"]), "its panes have other keys than there are")
-        require(np.diff(saved["at"]) > 0, "its panes are in no order")
+        require(np.diff(saved["at"]) >= 0, "its panes are in no order")
         count = saved["parts"][:, 0]
         require((count >= 0) & (count < 1 << 53) & (count == np.floor(count)), "a count is no whole number")
         cuts = np.cumsum(saved["sizes"])[:-1]

@@ -160,7 +160,8 @@ class Kept:
         slots = checked(saved, {"slots": held("i8", "slots", low=0)})["slots"]
         require(len(slots) > 0, "slots has no number of the next row")
         rows = table_of(saved, "rows") if "rows" in saved else None
-        load_payload(kept._payload, int(slots[-1]), slots[:-1], rows)
+        numbered = slots[:-1] if kept._names else slots[:0]  # without other columns there are no rows to number
+        load_payload(kept._payload, int(slots[-1]), numbered, rows if kept._names else None)
         if kept._names:
             among(kept._rows(), slots[:-1], "the view")
             require(rows is None or set(kept._names) <= set(rows.column_names), "its rows lack a column")

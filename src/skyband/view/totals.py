@@ -249,7 +249,7 @@ class Totals:
             require(-FAR < start < FAR and start <= pane[low] and pane[high - 1] < start + size, "a pane has closed")
             require((pane[high:] >= start + size) & (marks[EPOCH] == (step - 1) // ratio), "a pane is not counted")
         else:
-            marks[EPOCH] = step // ratio - 1  # totals are folded anew
+            marks[EPOCH] = max(step // ratio - 1, _NEVER)  # totals are folded anew
         return marks
 
 
