@@ -5,7 +5,8 @@
 Files arrive by the clock. Samples are taken every five seconds; at the end they are written to
 benchmarks/results/soak.jsonl, under a first line with the verdict, and docs/img/soak.svg is drawn. After the warm-up
 the first and the last third are compared. Memory, that of the JVM, of the driver's Python and of the Python workers
-together, may differ by 5 % in the median. The state, the time of a batch and the rows that wait may not be larger.
+together, may differ by 5 % in the median. Rows and bytes of the state, the time of a batch and the rows that wait may
+not grow either.
 """
 
 from __future__ import annotations
@@ -35,13 +36,22 @@ WARM = 0.25  # of the run, at most two minutes
 FLAT = 0.05
 MEMORY = ("java_mb", "python_mb", "workers_mb")
 # of the rest: by which factor, and by how much besides, the median may be larger at the end
-GROWTH = {"state_kb": (1.1, 50.0), "latency_s": (1.25, 0.1), "behind_s": (1.0, SECOND), "heap_mb": (1.25, 50.0)}
+GROWTH = {
+    "kept_rows": (1.1, 100.0),
+    "checkpoint_kb": (1.5, 2_000.0),
+    "state_kb": (1.5, 64_000.0),  # RocksDB writes its buffer of 64 MB out when it is full
+    "latency_s": (1.25, 0.25),
+    "behind_s": (1.0, 2 * SECOND),
+    "heap_mb": (1.25, 50.0),
+}
 SETTINGS = {
     "spark.driver.memory": "1500m",
     # all of the heap from the start: what grows then is a leak, and no heap that fills before it is cleaned
     "spark.driver.extraJavaOptions": "-Xms1500m -XX:+AlwaysPreTouch",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "50",
+    "spark.sql.streaming.minBatchesToRetain": "10",  # so that what is kept for a restart is soon as much as it ever is
+    "spark.sql.streaming.stateStore.maintenanceInterval": "20s",
 }
 
 
@@ -91,6 +101,23 @@ def memory() -> dict[str, float]:
     return found
 
 
+def peak(spark: Any, root: Path) -> float:
+    """The highest rate, in rows a second, of files so large that a batch takes half of the time between two."""
+    from skyband.bench.load import peak_on_spark
+    from skyband.bench.spark import write_files
+
+    rows = 200_000
+    while True:
+        case, folder = Case("spark", GROUPS, 1, 5 * rows, rows), root / f"peak-{rows}"
+        write_files(folder, trades(case.rows, GROUPS, rate=max(1_000, int(rows / SECOND))), rows)
+        found, _ = peak_on_spark(spark, case, folder)
+        shutil.rmtree(folder)
+        print(f"files of {rows:,} rows: {found:,.0f} rows/s", flush=True)
+        if rows / found >= SECOND / 2 or rows > 2_000_000:
+            return found
+        rows *= 4
+
+
 def main() -> int:
     """Run, sample, compare, draw."""
     parser = argparse.ArgumentParser(prog="python -m scripts.soak")
@@ -99,8 +126,6 @@ def main() -> int:
     parser.add_argument("--plot", default=str(ROOT / "docs" / "img" / "soak.svg"))
     parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results" / "soak.jsonl"))
     asked = parser.parse_args()
-    from skyband.bench.load import peak_on_spark
-    from skyband.bench.spark import write_files
     from skyband.spark import top_k
     from skyband.spark.session import session
 
@@ -108,9 +133,7 @@ def main() -> int:
     root = Path(tempfile.mkdtemp(prefix="skyband-soak-"))
     (root / "in").mkdir()
     if asked.rate is None:
-        case = Case("spark", GROUPS, 1, 400_000, 50_000)
-        write_files(root / "peak", trades(case.rows, GROUPS, rate=1_000), case.batch)
-        asked.rate = peak_on_spark(spark, case, root / "peak")[0] / 2
+        asked.rate = peak(spark, root) / 2
     print(f"{asked.rate:,.0f} rows/s for {asked.minutes:g} minutes", flush=True)
     source = Source(root / "in", asked.rate)
     source.start()
@@ -119,7 +142,7 @@ def main() -> int:
     df = spark.readStream.schema(spark.read.parquet(str(root / "in")).schema).parquet(str(root / "in"))
     started = df.withWatermark("ts", "10 seconds").transform(step).writeStream.format("noop")
     query = started.option("checkpointLocation", str(root / "checkpoint")).start()
-    watch = Watch(spark, query, source, asked.rate)
+    watch = Watch(spark, query, source, asked.rate, root / "checkpoint" / "state")
     while time.monotonic() - watch.began < asked.minutes * 60 and query.isActive:
         time.sleep(5)
         watch.look()
@@ -138,8 +161,8 @@ def main() -> int:
 class Watch:
     """Samples of a stream that runs."""
 
-    def __init__(self, spark: Any, query: Any, source: Source, rate: float) -> None:
-        self.spark, self.query, self.source, self.rate = spark, query, source, rate
+    def __init__(self, spark: Any, query: Any, source: Source, rate: float, state: Path) -> None:
+        self.spark, self.query, self.source, self.rate, self.state = spark, query, source, rate, state
         self.began = time.monotonic()
         self.samples: list[dict[str, float]] = []
         self._taken: dict[int, int] = {}  # rows by batch
@@ -162,7 +185,8 @@ class Watch:
             "seconds": time.monotonic() - self.began,
             **memory(),
             "heap_mb": (runtime.totalMemory() - runtime.freeMemory()) / 1e6,
-            "state_rows": state["numRowsTotal"],
+            "kept_rows": sum(row["candidates"] or 0 for row in _counts(last)),
+            "checkpoint_kb": sum(_size(path) for path in self.state.rglob("*")) / 1e3,
             "state_kb": state["memoryUsedBytes"] / 1e3,
             "latency_s": last["durationMs"].get("triggerExecution", 0) / 1e3,
             "behind_s": behind / self.rate,
@@ -171,6 +195,19 @@ class Watch:
         self.samples.append(
             {name: round(float(value), 3 if name.endswith("_s") else 1) for name, value in found.items()}
         )
+
+
+def _counts(report: Any) -> list[dict[str, Any]]:
+    found = [row.asDict() for name, row in report["observedMetrics"].items() if name.startswith("skyband")]
+    return [row for row in found if "candidates" in row]
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, if it is still there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def told(samples: list[dict[str, float]], rate: float, out: Path, plot: Path) -> int:
@@ -222,11 +259,11 @@ def draw(samples: list[dict[str, float]], path: Path, title: str) -> None:
     for name, label in zip(MEMORY, ("JVM", "Python driver", "Python workers"), strict=True):
         axes[0].plot(minutes, [sample[name] for sample in samples], label=label)
     axes[0].legend(loc="upper left", fontsize=8)
-    axes[1].plot(minutes, [sample["state_kb"] for sample in samples])
+    axes[1].plot(minutes, [sample["kept_rows"] for sample in samples])
     axes[2].plot(minutes, [sample["latency_s"] for sample in samples], label="a batch")
     axes[2].plot(minutes, [sample["behind_s"] for sample in samples], label="rows that wait")
     axes[2].legend(loc="upper left", fontsize=8)
-    for axis, label in zip(axes, ("memory, MB", "state, KB", "seconds"), strict=True):
+    for axis, label in zip(axes, ("memory, MB", "rows in the state", "seconds"), strict=True):
         axis.set_ylabel(label)
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
