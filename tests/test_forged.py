@@ -51,7 +51,7 @@ def hurt(examples):
 
 def test_forged_states_are_refused_or_harmless():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "tests")])}
-    command = [sys.executable, "-W", "ignore", "-X", "faulthandler", __file__, "25"]
+    command = [sys.executable, "-W", "ignore", "-X", "faulthandler", __file__, "15"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-5000:]
     assert "states, " in done.stdout
