@@ -14,7 +14,7 @@ UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-lowest cluster-test torture fuzz soak audit check bench reproduce docs clean
+.PHONY: help env demo test test-lowest cluster-test torture fuzz openapi soak audit check bench reproduce docs clean
 
 help: ## List the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -65,6 +65,9 @@ torture: $(READY) ## Break everything at random and compare the answers: MINUTES
 fuzz: $(READY) ## Damaged input of every kind: INPUTS=1000000 SECONDS=1800 SEED=1
 	$(BIN)/python -W ignore -m scripts.fuzz --inputs $(or $(INPUTS),100000) --seconds $(or $(SECONDS),1800) \
 	  --seed $(or $(SEED),1)
+
+openapi: $(READY) ## The dashboard's API against its own OpenAPI document, by schemathesis: EXAMPLES=200
+	$(UV) run --no-sync --with schemathesis python -W ignore -m scripts.openapi --examples $(or $(EXAMPLES),200)
 
 soak: $(READY) ## Run at half of the highest rate and watch memory, state and latency: MINUTES=60
 	$(SPARK) $(BIN)/python -W ignore -m scripts.soak --minutes $(or $(MINUTES),60)

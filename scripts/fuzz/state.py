@@ -1,4 +1,4 @@
-"""States: bytes with damages, which must be refused; and states under a true seal that lack columns."""
+"""States as bytes, with damages: they must be refused. `forged` has those under a true seal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def shares() -> list[Share]:
     return found
 
 
-def _packed(share: Share, rows: pa.Table) -> dict[str, list[Any]]:
+def packed(share: Share, rows: pa.Table) -> dict[str, list[Any]]:
+    """Rows as they come to a bucket."""
     packer = share.packer([0])
     packer.add(rows)
     found: dict[str, list[Any]] = {"counts": [], "blob": []}
@@ -70,7 +71,7 @@ def seeds() -> list[tuple[bytes, Any]]:
     found = []
     for share in shares():
         bucket = share.bucket(SCHEMA, share.engine, early=False)
-        bucket.take(_packed(share, _rows(0)), BEGINNING)
+        bucket.take(packed(share, _rows(0)), BEGINNING)
         saved = bucket.save()
         found.append((dump(saved, {"engine": share.engine, "query": {}}), saved))
     return found
@@ -103,29 +104,3 @@ def _same(got: Any, want: Any) -> None:
         other = got[name]
         equal = value.equals(other) if isinstance(value, pa.Table) else np.array_equal(value, other, equal_nan=False)
         assert equal or repr(value) == repr(other), f"a damaged state was taken: {name}"
-
-
-Resealed = tuple[int, dict[str, Any]]
-
-
-def resealed(rng: random.Random) -> Resealed:
-    """Named columns of which some are missing, as another version might have left them."""
-    number = rng.randrange(len(seeds()))
-    saved = dict(seeds()[number][1])
-    for name in rng.sample(list(saved), rng.randint(1, 3)):
-        del saved[name]
-    return number, saved
-
-
-def check_resealed(made: Resealed) -> bool:
-    """Refused, or taken. Answers of a forged state are nobody's promise; a damaged one is refused above."""
-    number, saved = made
-    share = shares()[number]
-    try:
-        _, found = read(dump(saved, {"engine": share.engine, "query": {}}))
-        bucket = share.bucket(SCHEMA, share.engine, early=False)
-        bucket.load(found)
-    except sb.SnapshotError as error:
-        told(error)
-        return False
-    return True

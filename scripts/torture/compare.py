@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import skyband as sb
+from skyband.tables._patience import patience
 
 if TYPE_CHECKING:
     from scripts.torture.pipelines import Rows, Stream
@@ -98,7 +99,7 @@ class Listed:
         """The table now."""
         import sqlalchemy as sa
 
-        engine = sa.create_engine(self.url, poolclass=sa.NullPool)
+        engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=patience(self.url))
         with engine.connect() as connection:
             if not sa.inspect(connection).has_table(self.table):
                 return Counter()

@@ -5,8 +5,10 @@ It knows nothing of faults. What it does for its streams is what a user's superv
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -54,7 +56,8 @@ def started(spark: SparkSession, stream: Stream, room: dict[str, str], name: str
 
 
 def main() -> None:
-    """Run until killed."""
+    """Run until killed. On SIGUSR1, say in the log where every thread stands."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     seed, streams, master, told = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     room: dict[str, str] = json.loads(sys.argv[5])
     spark = session("skyband torture", master, {**SETTINGS, "spark.local.dir": room["local"]})

@@ -24,6 +24,7 @@ from scripts.torture.pipelines import ARROW, SECOND, Rows, Stream, drawn
 from scripts.torture.world import ROOT, Postgres
 
 import skyband as sb
+from skyband.tables._patience import patience
 from skyband.tables.changelog import log_changes
 from skyband.tables.sql import open_table
 
@@ -105,7 +106,7 @@ class Inside:
         self.rows, self.number = Rows(stream, seed), 0
         self.undisturbed = {name: Line(name, seed) for name in LINES}
         self.want: dict[str, list[str]] = {name: [] for name in LINES}
-        self.engine = sa.create_engine(postgres.url, poolclass=sa.NullPool)
+        self.engine = sa.create_engine(postgres.url, poolclass=sa.NullPool, connect_args=patience(postgres.url))
         rows = {"id": list(range(STOCK)), "value": [float(self.rng.randint(0, 50)) for _ in range(STOCK)]}
         with open_table(postgres.url, "stock", key="id", rows=rows) as stock:
             log_changes(stock)

@@ -108,6 +108,7 @@ class Round:
             if not wrong and not inside:
                 return time.monotonic() - began
             if time.monotonic() - began > patience:
+                self.driver.explain()
                 shown = [f"{s}: {wrong[s.name]}" for s in self.streams if s.name in wrong] + [inside] * bool(inside)
                 raise WrongError("\n".join([*shown, *(f"  {e}" for e in self.driver.say()["errors"][-3:])]))
             time.sleep(0.1)

@@ -80,7 +80,7 @@ class Redis:
     def _answers(self) -> bool:
         import redis
 
-        with contextlib.suppress(redis.RedisError), redis.Redis.from_url(self.url) as client:
+        with contextlib.suppress(redis.RedisError), redis.Redis.from_url(self.url, socket_timeout=30) as client:
             return bool(client.ping())
         return False
 
@@ -94,7 +94,7 @@ class Redis:
         """Entries, one for each row."""
         import redis
 
-        with redis.Redis.from_url(self.url) as client:
+        with redis.Redis.from_url(self.url, socket_timeout=30) as client:
             pipe = client.pipeline(transaction=True)
             for row in rows:
                 fields = {name: value for name, value in row.items() if value is not None}
@@ -183,6 +183,16 @@ class Driver:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.kill()
         self.process.wait()
+
+    def explain(self) -> None:
+        """Have it write down in its log where every thread stands, that of Java too."""
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGUSR1)
+        for java in self.jvms():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                java.send_signal(signal.SIGQUIT)
+        time.sleep(2)
 
     def say(self) -> dict[str, Any]:
         """What it told last."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,13 +22,17 @@ from skyband.query import Sliding, TopK
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from skyband.api import Stream
 
 RATE = 1_000  # rows of a second of event time
 WAITING = 4  # batches that may wait between a source and a pipeline in process
-_HELD = 0.9  # of the peak: the rate that must be held
+_SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)  # of the peak: rates to be tried, the highest first
 _BEYOND = 2.0  # times the peak: more than can be held
+_NOISE = 0.05  # seconds of lag that say nothing
+_WARM = 2  # files that a stream has taken before the clock starts
 
 
 class Case(NamedTuple):
@@ -42,18 +48,27 @@ class Case(NamedTuple):
         return f"{self.where} groups={self.groups} queries={self.queries}"
 
 
+class Paced(NamedTuple):
+    """What became of batches that came by the clock."""
+
+    lag: float  # seconds from when the last should have been done, when the next would have come, to when it was
+    taken: float  # rows a second
+    lost: int  # rows that were offered and never counted
+
+
 @dataclass(frozen=True)
 class Result:
     """What one case holds."""
 
     case: str
     rows: int
-    peak_rows_per_s: float  # as fast as it takes them
-    held_rows_per_s: float  # arriving by the clock, without falling behind
-    lag_seconds: float  # how late the last batch was done at the held rate
-    beyond: float  # times the peak that a source then offered
-    taken: float  # the part of it that was taken while the source waited
-    lost: int  # rows that were offered, taken, and never counted
+    peak_rows_per_s: float  # as fast as it takes them, when all are there
+    held_rows_per_s: float  # the highest rate tried at which batches came by the clock and none was a batch late; or 0
+    lag_seconds: float  # how late the last batch was done at that rate
+    offered_rows_per_s: float  # twice the peak
+    taken_rows_per_s: float  # what was taken of that
+    waited_seconds: float  # how late the last batch was done then, since the source, or the files, had to wait
+    lost: int  # rows that were offered and never counted, at any rate
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name."""
@@ -83,28 +98,50 @@ def queries(case: Case) -> list[TopK]:
 
 
 def in_process(case: Case) -> Result:
-    """Measure the peak, hold nine tenths of it by the clock, then offer twice as much."""
+    """Measure the peak, find the rate that is held by the clock, then offer twice the peak."""
     table = trades(case.rows, case.groups, rate=RATE)
     batches = [table.slice(low, case.batch) for low in range(0, case.rows, case.batch)]
     _taken(case, iter(batches[: max(2, len(batches) // 8)]))  # compiled
-    best = float("inf")
+    best, lost = float("inf"), 0
     for _ in range(2):
         began = time.perf_counter()
-        seen = _taken(case, iter(batches))
-        best = min(best, time.perf_counter() - began)
-        assert seen == case.rows
-    peak = case.rows / best
-    lag, _, lost = paced(case, batches, peak * _HELD)
-    _, taken, more = paced(case, batches, peak * _BEYOND)
-    return Result(str(case), case.rows, peak, peak * _HELD, lag, _BEYOND, taken, lost + more)
+        seen, ended = _taken(case, iter(batches))
+        lost += case.rows - seen
+        best = min(best, ended - began)
+    return searched(case, case.rows / best, lost, lambda rate: paced(case, batches, rate))
 
 
-def _taken(case: Case, batches: Iterator[pa.Table]) -> int:
-    """Rows that a stream counts of these batches."""
-    running = _stream(case, batches)
+def searched(case: Case, peak: float, lost: int, at: Callable[[float], Paced]) -> Result:
+    """The highest of some rates below the peak that is held, and what happens beyond; `at` offers rows at a rate."""
+    held, lag = 0.0, 0.0
+    for share in _SHARES:
+        tried = at(share * peak)
+        lost += tried.lost
+        if tried.lag <= max(case.batch / (share * peak), _NOISE):
+            held, lag = share * peak, tried.lag
+            break
+    beyond = at(_BEYOND * peak)
+    return Result(
+        str(case), case.rows, peak, held, lag, _BEYOND * peak, beyond.taken, beyond.lag, lost + beyond.lost
+    )  # fmt: skip
+
+
+def _taken(case: Case, batches: Iterator[pa.Table]) -> tuple[int, float]:
+    """Rows that a stream counts of these batches, and when it had done with the last and asked for another.
+
+    What it does then, to answer all windows that are still open, is no part of a stream that goes on.
+    """
+    ended = 0.0
+
+    def given() -> Iterator[pa.Table]:
+        nonlocal ended
+        yield from batches
+        ended = time.perf_counter()
+
+    running = _stream(case, given())
     for _ in running:
         pass
-    return int(running.stats.rows)
+    return int(running.stats.rows), ended
 
 
 def _stream(case: Case, batches: Iterator[pa.Table]) -> Stream:
@@ -114,18 +151,17 @@ def _stream(case: Case, batches: Iterator[pa.Table]) -> Stream:
     return stream(asked[0] if len(asked) == 1 else asked, batches)
 
 
-def paced(case: Case, batches: list[pa.Table], rate: float) -> tuple[float, float, int]:
-    """Offer batches by the clock through a short queue: how late the last was done, the part of `rate` that was taken,
-    and the rows that were lost.
+def paced(case: Case, batches: list[pa.Table], rate: float) -> Paced:
+    """Offer batches by the clock through a short queue.
 
     Examples
     --------
     >>> case = Case("process", 1, 1, 4000, 1000)
     >>> table = trades(4000, 1, rate=RATE)
-    >>> lag, taken, lost = paced(case, [table.slice(at, 1000) for at in range(0, 4000, 1000)], 20_000.0)
-    >>> lost, taken <= 1.01
+    >>> found = paced(case, [table.slice(at, 1000) for at in range(0, 4000, 1000)], 20_000.0)
+    >>> found.lost, found.taken <= 20_000 * 1.4
     (0, True)
-    """  # noqa: D205 - the three figures are the summary
+    """
     waiting: queue.Queue[pa.Table | None] = queue.Queue(WAITING)
     began = time.perf_counter()
     due = np.cumsum([0, *(batch.num_rows for batch in batches)]) / rate
@@ -138,45 +174,73 @@ def paced(case: Case, batches: list[pa.Table], rate: float) -> tuple[float, floa
 
     source = threading.Thread(target=offer, daemon=True)
     source.start()
-    seen = _taken(case, iter(waiting.get, None))
-    took = time.perf_counter() - began
+    seen, ended = _taken(case, iter(waiting.get, None))
+    took = ended - began
     source.join()
     offered = sum(batch.num_rows for batch in batches)
-    return max(0.0, took - float(due[-1])), min(1.0, float(due[-1]) / took), offered - seen
+    return Paced(max(0.0, took - float(due[-1])), offered / took, offered - seen)
 
 
 # ---------------------------------------------------------------- on Spark
 
 
 def on_spark(spark: SparkSession, case: Case, folder: Path) -> Result:
-    """Files that are all there already, more than can be taken at once: a batch takes one, the others wait on disk."""
+    """Measure the peak, find the rate that is held by the clock, then offer twice the peak."""
+    peak, lost = peak_on_spark(spark, case, folder)
+    return searched(case, peak, lost, lambda rate: arriving(spark, case, folder, rate))
+
+
+def peak_on_spark(spark: SparkSession, case: Case, folder: Path) -> tuple[float, int]:
+    """Rows a second while all files are there from the start, and rows lost. A batch takes one file."""
+    with _streamed(spark, case, folder, folder) as begin:
+        query = begin.trigger(availableNow=True).start()
+        query.awaitTermination()
+    full = [p for p in query.recentProgress if p["numInputRows"]]
+    steady = full[_WARM:] or full
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in steady) / 1000
+    return sum(p["numInputRows"] for p in steady) / seconds, _lost(case, query)
+
+
+def arriving(spark: SparkSession, case: Case, folder: Path, rate: float) -> Paced:
+    """Files come by the clock to a stream that runs, after the first few; what it cannot take yet waits on disk."""
+    files = sorted(folder.glob("*.parquet"))
+    with tempfile.TemporaryDirectory(prefix="skyband-load-") as coming, _streamed(
+        spark, case, folder, Path(coming)
+    ) as begin:  # fmt: skip
+        for file in files[:_WARM]:
+            os.link(file, Path(coming, file.name))
+        query = begin.start()
+        try:
+            query.processAllAvailable()
+            began, period = time.perf_counter(), case.batch / rate
+            for number, file in enumerate(files[_WARM:]):
+                time.sleep(max(0.0, began + number * period - time.perf_counter()))
+                os.link(file, Path(coming, file.name))
+            query.processAllAvailable()
+            took = time.perf_counter() - began
+        finally:
+            query.stop()
+        rest = case.rows - _WARM * case.batch
+        return Paced(max(0.0, took - (len(files) - _WARM) * period), rest / took, _lost(case, query))
+
+
+@contextmanager
+def _streamed(spark: SparkSession, case: Case, like: Path, folder: Path) -> Iterator[DataStreamWriter]:
+    """The queries over the files of a folder, one a batch, about to start."""
     from skyband.spark import top_k
 
     asked = queries(case)
-    df = spark.readStream.schema(spark.read.parquet(str(folder)).schema).option("maxFilesPerTrigger", 1)
+    df = spark.readStream.schema(spark.read.parquet(str(like)).schema).option("maxFilesPerTrigger", 1)
     step = top_k(asked[0] if len(asked) == 1 else asked)
     rows = df.parquet(str(folder)).withWatermark("ts", "10 seconds").transform(step)
-    checkpoint = tempfile.mkdtemp(prefix="skyband-load-")
-    query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    full = [p for p in query.recentProgress if p["numInputRows"]]
-    steady = full[2:] or full
-    seconds = sum(p["durationMs"]["triggerExecution"] for p in steady) / 1000
-    peak = sum(p["numInputRows"] for p in steady) / seconds
+    with tempfile.TemporaryDirectory(prefix="skyband-load-", ignore_cleanup_errors=True) as checkpoint:
+        yield rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+
+
+def _lost(case: Case, query: StreamingQuery) -> int:
+    """Rows of the files that were not counted; each family of queries counts every row."""
     counted = sum(_counted(p) for p in query.recentProgress)
-    families = max(1, counted // case.rows)  # each family of queries counts every row
-    waited = len(full) * max(p["durationMs"]["triggerExecution"] for p in steady) / 1000
-    return Result(
-        str(case),
-        case.rows,
-        peak,
-        peak * _HELD,
-        waited / len(full),
-        _BEYOND,
-        1 / _BEYOND,
-        case.rows * families - counted,
-    )
+    return case.rows * max(1, round(counted / case.rows)) - counted
 
 
 def _counted(report: Any) -> int:

@@ -45,8 +45,9 @@ def build(hub: Hub, wire: Wire, *, token: str | None = None, secure: bool = Fals
     _events(app, hub, wire)
 
     if token is not None:
+        trouble: dict[int | str, dict[str, Any]] = {status: {"model": models.Trouble} for status in (400, 401)}
 
-        @app.post(SIGN_IN, status_code=204, responses={401: {"model": models.Trouble}})
+        @app.post(SIGN_IN, status_code=204, responses=trouble)
         async def sign_in(given: models.SignIn) -> Response:
             """Change the token for a cookie, which scripts cannot read and other sites cannot use."""
             if not same(given.token, token):

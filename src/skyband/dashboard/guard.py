@@ -86,6 +86,8 @@ class Guard:
         status, why = refused
         body = json.dumps({"detail": why}).encode()
         extra = [(b"www-authenticate", b"Bearer")] if status == 401 else []
+        if status == 405:
+            extra = [(b"allow", b"POST" if scope["path"] == SIGN_IN else b"GET")]
         start = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *extra]
         await sent({"type": "http.response.start", "status": status, "headers": start})
         await sent({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

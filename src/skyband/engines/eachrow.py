@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines._groups import busy, enlarged, regrouped
+from skyband.engines.checked import banded, checked, held, real, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.sweep import ordered
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 _MOST = 1 << 24  # rows of answers written before the kernel comes up for air
 _LEAST = 1 << 12
 _EMITS = {"answers": ANSWERS, "changes": CHANGES, "arrivals": ARRIVALS}
+_HOLDS = {
+    "score": real("rows"),
+    "time": held("i8", "rows"),
+    "mark": held("i8", "rows"),
+    "first": held("i8", 2, "groups"),
+    "done": held("i8", "groups"),
+    "step": held("i8", "groups"),
+    "shown": held("?", "groups"),
+    "ranked": held("i8", "groups"),
+    "base": held("i8", "groups", low=0),
+    "bar": real("groups"),
+    "lost": held("?", "groups"),
+    "peak": held("i8", low=0),
+}
 _FRESH = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}
 
 
@@ -63,9 +78,12 @@ class SweepEachRow:
             self._marks = Marks(none, none, np.empty(0, np.bool_), none, none, np.empty(0), np.empty(0, np.bool_))
             self.peak = 0
         else:
-            self._bands = Bands(*(resume[name].copy() for name in Bands._fields))
-            self._marks = Marks(*(resume[name].copy() for name in Marks._fields))
-            self.peak = int(resume["peak"])
+            saved = checked(resume, _HOLDS)
+            banded(saved, saved, "mark")
+            require(not window.counts or saved["done"] >= 0, "done has a position before the first")
+            self._bands = Bands(*(saved[name] for name in Bands._fields))
+            self._marks = Marks(*(saved[name] for name in Marks._fields))
+            self.peak = int(saved["peak"])
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Take `arrivals`, a step for each; or a step for each position before `upto`."""

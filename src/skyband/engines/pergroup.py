@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, numbered, require
 from skyband.engines.protocol import Answers, Engine, EngineClass, Objects, Snapshot
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from skyband.query import TopK
 
+_HOLDS = {"awake": held("i8", "awake", low=0), "peak": held("i8", 1, low=0)}
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -99,15 +101,12 @@ class PerGroup:
         }
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        parts: dict[int, dict[str, np.ndarray]] = {}
-        for name, array in resume.items():
-            group, behind, rest = name.partition("/")
-            if behind:
-                parts.setdefault(int(group), {})[rest] = array
-        self._engines = {group: self._engine_class(self._query, part) for group, part in parts.items()}
+        saved = checked(resume, _HOLDS)
+        self._engines = {group: self._engine_class(self._query, part) for group, part in numbered(resume).items()}
         self._kept = {group: len(engine.candidates().id) for group, engine in self._engines.items()}
-        self._awake = {int(group) for group in resume["awake"]}
-        self.peak = int(resume["peak"][0])
+        self._awake = {int(group) for group in saved["awake"]}
+        require(self._awake <= self._engines.keys(), "awake names a group of which nothing is saved")
+        self.peak = int(saved["peak"][0])
 
     def _heed(self, group: int, answers: Answers) -> None:
         """Whether the group's windows can still close with something to say."""

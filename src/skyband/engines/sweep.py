@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines._groups import busy, enlarged, regrouped
+from skyband.engines.checked import WINDOWS, banded, checked, held, objects, require
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.kernels.order import by_group
 from skyband.kernels.sweep import NEVER, Marks, Page, Rows, Shape, settled, sweep
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 _MOST = 1 << 24  # rows of answers written before the kernel comes up for air
+_HOLDS = {
+    **objects(),
+    "first": held("i8", 2, "groups"),
+    "done": held("i8", "groups"),
+    "step": held("i8", "groups"),
+    "shown": held("?", "groups"),
+    "ranked": held("i8", "groups"),
+    "peak": held("i8", low=0),
+}
 
 
 class Sweep:
@@ -55,9 +65,14 @@ class Sweep:
             self._bands = Rows(np.empty(0), none, none, np.empty((2, 0), np.int64))
             self._marks = Marks(none, none, np.empty(0, np.bool_), none)
         else:
-            self._bands = Rows(*(resume[name].copy() for name in Rows._fields))
-            self._marks = Marks(*(resume[name].copy() for name in Marks._fields))
-            self.peak = int(resume["peak"])
+            saved = checked(resume, _HOLDS)
+            group = banded(saved, saved)
+            kept = np.flatnonzero(group >= 0)
+            ahead = (saved["time"][kept] - saved["done"][group[kept]]) // max(clock.slide, 1)
+            require(ahead < WINDOWS, "a row lies far after what is done")
+            self._bands = Rows(*(saved[name] for name in Rows._fields))
+            self._marks = Marks(*(saved[name] for name in Marks._fields))
+            self.peak = int(saved["peak"])
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Take `arrivals`, close what ends by `upto`."""

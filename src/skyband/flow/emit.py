@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines.checked import checked, held, parted, real, require
+
 if TYPE_CHECKING:
     from skyband.engines import Answers
     from skyband.query import TopK
 
+_HOLDS = {
+    "reported": held("i8", "reported"),
+    "ids": held("i8", "listed"),
+    "scores": real("listed"),
+    "last": held("i8", 2, "lists"),
+}
 CHANGES = ("delete", "update_preimage", "update_postimage", "insert")
 
 
@@ -106,10 +114,13 @@ class Emitter:
         """What is remembered, as named arrays."""
         return {"reported": self._reported, "ids": self._ids, "scores": self._scores, "last": self._last}
 
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Go on from what was saved."""
-        self._reported, self._ids, self._scores = saved["reported"], saved["ids"], saved["scores"]
-        self._last = saved["last"]
+    def load(self, saved: Mapping[str, np.ndarray], lists: int) -> None:
+        """Go on from what was saved; there are so many lists side by side."""
+        found = checked(saved, _HOLDS)
+        self._reported, self._ids, self._scores = found["reported"], found["ids"], found["scores"]
+        self._last = found["last"]
+        require(self._last.shape[1] <= lists, "there are lists of groups that never came")
+        parted(self._last, len(self._ids), "last", apart=False)
 
     def busy(self) -> np.ndarray:
         """Groups whose last list had rows, which may still have to be deleted."""

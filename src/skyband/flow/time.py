@@ -49,12 +49,13 @@ class TimeType:
             msg = f"time={name!r} is {kind} and no time: give a timestamp, a date, or an integer with unit="
             raise SchemaError(msg)
         window = query.window
+        whole = _DAY if pa.types.is_date64(kind) else per  # milliseconds, of which only whole days are dates
         if not window.counts:
             for field in ("size", "slide", "origin"):
                 length = getattr(window, field)
-                if length % per:
+                if length % whole:
                     msg = (
-                        f"{field}={spoken(length)!r} is no whole number of {spoken(per)}, in which time={name!r} "
+                        f"{field}={spoken(length)!r} is no whole number of {spoken(whole)}, in which time={name!r} "
                         f"({kind}) counts, so no window could be named: use a multiple, or a finer time column"
                     )
                     raise SchemaError(msg)
@@ -85,7 +86,7 @@ class TimeType:
         """Times that cannot be counted in microseconds would come out as other times."""
         most = _FAR // self.per
         if len(ticks) and (int(ticks.max()) > most or int(ticks.min()) < -most):
-            worst = int(max(ticks, key=abs)) if len(ticks) < 1_000 else int(ticks.max())
+            worst = max(int(ticks.min()), int(ticks.max()), key=abs)
             msg = (
                 f"time has {worst} ({self.type}), too far away to be counted in microseconds: correct it, or its unit="
             )

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, require
+
 if TYPE_CHECKING:
     from skyband.query.join import Aggregate
 
+_HOLDS = {
+    "at": held("i8", "panes"),
+    "sizes": held("i8", "panes", low=0),
+    **{name: held("i8", "keys") for name in ("key", "slot", "time")},
+    "parts": held("f8", "aggregates", 4, "keys"),
+}
 _PARTS = ("count", "sum", "min", "max")
 
 
@@ -101,6 +109,13 @@ class Counts:
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Go on from what was saved."""
+        saved = checked(saved, _HOLDS, aggregates=len(self._aggregates))
+        sizes = saved["sizes"]
+        require(sizes <= len(saved["key"]), "a pane has more keys than there are")
+        require(sizes.sum() == len(saved["key"]), "its panes have other keys than there are")
+        require(np.diff(saved["at"]) >= 0, "its panes are in no order")
+        count = saved["parts"][:, 0]
+        require((count >= 0) & (count < 1 << 53) & (count == np.floor(count)), "a count is no whole number")
         cuts = np.cumsum(saved["sizes"])[:-1]
         columns = [np.split(saved[name], cuts) for name in ("key", "slot", "time")]
         parts = np.split(saved["parts"], cuts, axis=2)

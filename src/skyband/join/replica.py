@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.engines.checked import checked, held, require, under
 from skyband.errors import TableError
 
 NEVER = -(1 << 62)
@@ -18,6 +19,18 @@ _RING = 512  # changes that are remembered as examples of what a change looks li
 _PRIOR = 1.0  # weight of the belief that a value changes once in a slide
 _AGES = np.array([0.5, 1.5, 2.5, 3.5, 5.5, 8.5, 13.5, 21.5, 34.5])  # slides, between which look-ups are counted by age
 _WEIGHT = 8.0  # look-ups of an age that count as much as what all ages tell
+_PLAIN = ("time", "first", "count", "exposure", "changes", "aged", "moments", "ring")
+_HOLDS = {
+    "time": held("i8", "keys"),
+    "first": held("i8", "keys", low=-1),
+    "count": held("i8", "keys", low=0),
+    "exposure": held("f8", "keys", low=0, high=np.inf),
+    "changes": held("f8", "keys", low=0, high=np.inf),
+    "aged": held("f8", len(_AGES) + 1, 3),
+    "moments": held("f8", "columns", 5),
+    "ring": held("f8", "columns", _RING),
+    "ringed": held("i8", 1, low=0),
+}
 
 
 class Read(NamedTuple):
@@ -295,8 +308,7 @@ class Replica:
 
     def saved(self) -> dict[str, np.ndarray | pa.Table]:
         """All that is known, as named arrays and one table."""
-        plain = ("time", "first", "count", "exposure", "changes", "aged", "moments", "ring")
-        saved: dict[str, np.ndarray | pa.Table] = {name: getattr(self, name) for name in plain}
+        saved: dict[str, np.ndarray | pa.Table] = {name: getattr(self, name) for name in _PLAIN}
         saved["ringed"] = np.array([self.ringed])
         saved |= {f"value/{name}": column for name, column in self.value.items()}
         table = self.table()
@@ -304,12 +316,20 @@ class Replica:
 
     def load(self, saved: Mapping[str, np.ndarray | pa.Table]) -> None:
         """Go on from what was saved."""
-        for name in ("time", "first", "count", "exposure", "changes", "aged", "moments", "ring"):
-            setattr(self, name, np.array(saved[name]))
-        self.ringed = int(saved["ringed"][0])
-        self.value = {n.removeprefix("value/"): np.array(c) for n, c in saved.items() if n.startswith("value/")}
+        values = [name for name in saved if name.startswith("value/")]
+        holds = {**_HOLDS, **{name: held("f8", "keys") for name in values}}
+        found = checked(saved, holds, columns=len(self.columns))
         rows = saved.get("remote")
         self.rows, self._new = (rows if isinstance(rows, pa.Table) else None), []
+        require(self.rows is None or set(self.columns) <= set(self.rows.column_names), "its rows lack a column")
+        read, first, count = (0 if self.rows is None else self.rows.num_rows), found["first"], found["count"]
+        require((first < 0) | ((count > 0) & (first <= read - count)), "a key has rows that were never read")
+        require((first >= 0) | (count == 0), "a key has rows that are nowhere")
+        require({name.removeprefix("value/") for name in values} <= set(self.columns), "it has values of no column")
+        for name in _PLAIN:
+            setattr(self, name, found[name])
+        self.ringed = int(found["ringed"][0])
+        self.value = under(found, "value/")
 
 
 def _rho(cov: float, var: float, spread: float) -> float:

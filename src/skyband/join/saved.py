@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines.checked import WINDOWS, among, checked, held, require, under, whole
 from skyband.flow.part import Part, joined
-from skyband.flow.saved import refusing
+from skyband.flow.saved import load_payload, refusing, table_of
 from skyband.join.board import LONG_AGO, Board
 from skyband.join.replica import NEVER
 from skyband.join.summed import Summed
@@ -76,50 +77,74 @@ def _board_saved(board: Board) -> Saved:
     return saved
 
 
+_HOLDS = {"line": held("i8", 8), "boards": held("i8", "boards", 2, low=0)}
+_UNSCORED = {"unscored": held("i8", 2, "unscored")}
+_BOARD = {"at": held("i8", 3), "slots": held("i8", "slots", low=0), "seen": held("i8", "seen")}
+
+
 @refusing()
 def load(line: JoinPipeline, saved: Mapping[str, Any]) -> None:
     """Put a new pipeline where another one stood when it was saved."""
-    watermark, newest, late, ahead, position, begun, purse, quiet = (int(x) for x in saved["line"])
+    found = checked(saved, _HOLDS)
+    watermark, newest, late, ahead, position, begun, purse, quiet = (int(x) for x in found["line"])
+    require(min(late, ahead, position) >= 0, "line has a value that it cannot have")
     time = line.timeline
     time.watermark, time.newest, time.lost = watermark, newest, Late(late, ahead)
     line.position, line.begun, line.purse.saved = position, bool(begun), purse
     line.lookup.quiet = quiet / 1e6 - clock_time.time() + clock_time.monotonic()
     if "keys" in saved:
-        line.keys.load(saved["keys"])
+        line.keys.load(table_of(saved, "keys"))
     for number, groups in enumerate(line.groups):
         if groups is not None and f"groups/{number}" in saved:
-            groups.load(saved[f"groups/{number}"])
-    line.replica.load(_named(saved, "replica/"))
-    for place, (number, group) in enumerate(saved["boards"].tolist()):
+            groups.load(table_of(saved, f"groups/{number}"))
+    line.replica.load(under(saved, "replica/"))
+    require(len(line.replica.time) == len(line.keys), "the replica has other keys than there are")
+    for place, (number, group) in enumerate(found["boards"].tolist()):
+        require(number < len(line.queries), "a board is of a query that is not there")
+        names = line.groups[number]
+        require(group < (1 if names is None else len(names)), "a board is of a group that never came")
         board = line.boards[(number, group)] = Board(line, number, line.queries[number], group)
-        _board_load(board, _named(saved, f"board/{place}/"))
+        _board_load(board, under(saved, f"board/{place}/"))
     if "pushed" in saved:
-        line.changes.load(saved["pushed/time"], saved["pushed"])
+        rows = table_of(saved, "pushed")
+        line.changes.load(checked(saved, {"pushed/time": held("i8", "rows")}, rows=rows.num_rows)["pushed/time"], rows)
     if "waiting" in saved:
-        rows, when = saved["waiting"], saved["waiting/time"]
-        line.waiting = [Part(rows, np.zeros(len(when)), when, saved.get("waiting/id"), None)]
+        line.waiting = [_waiting(line, saved)]
+
+
+def _waiting(line: JoinPipeline, saved: Mapping[str, Any]) -> Part:
+    rows = table_of(saved, "waiting")
+    holds = {"time": held("i8", "rows")} | ({} if line.queries[0].id is None else {"id": whole("rows")})
+    found = checked(under(saved, "waiting/"), holds, rows=rows.num_rows)
+    part = Part(rows, np.zeros(rows.num_rows), found["time"], found.get("id"), None)
+    require(part.in_order(), "the rows that wait are in no order of time")
+    return part
 
 
 def _board_load(board: Board, saved: Mapping[str, Any]) -> None:
-    held = board.held
-    window, board.reach, upcoming = (int(x) for x in saved["at"])
+    found = checked(saved, _BOARD)
+    kept, keys = board.held, len(board.line.keys)
+    window, board.reach, upcoming = (int(x) for x in found["at"])
     board.window = None if window == LONG_AGO else window
-    board.arrived = np.array(saved["seen"])
-    held.payload.load(upcoming, saved["slots"], saved.get("rows"))
-    if isinstance(held, Summed):
-        held.counts.load(_named(saved, "counts/"))
-        return
-    held.list.load(_named(saved, "list/"))
-    held.unscored = np.array(saved["unscored"])
-    held.extremes = []
-    for row in saved["extremes"].to_pylist() if "extremes" in saved else []:
-        if not held.extremes or held.extremes[-1][0] != row["pane"]:
-            held.extremes.append((row["pane"], {}))
-        held.extremes[-1][1][row["name"]] = (row["low"], row["high"])
-
-
-def _named(saved: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {n.removeprefix(prefix): c for n, c in saved.items() if n.startswith(prefix)}
+    require(LONG_AGO in (board.reach, window) or board.reach - window < WINDOWS, "a window lies far away")
+    board.arrived = found["seen"]
+    require(len(board.arrived) <= keys, "there are rows of keys that never came")
+    load_payload(kept.payload, upcoming, found["slots"], table_of(saved, "rows") if "rows" in saved else None)
+    if isinstance(kept, Summed):
+        kept.counts.load(under(saved, "counts/"))
+        slots = kept.counts.slots()
+    else:
+        kept.list.load(under(saved, "list/"))
+        kept.unscored = checked(saved, _UNSCORED)["unscored"]
+        slots = np.concatenate([kept.list.listed.slot, kept.unscored[0]])
+        kept.extremes = []
+        for row in table_of(saved, "extremes").to_pylist() if "extremes" in saved else []:
+            if not kept.extremes or kept.extremes[-1][0] != row["pane"]:
+                kept.extremes.append((row["pane"], {}))
+            kept.extremes[-1][1][row["name"]] = (row["low"], row["high"])
+    among(slots, found["slots"], "the list")
+    named = kept.keys_held()
+    require((named >= 0) & (named < keys), "there are rows of keys that never came")
 
 
 def forget_keys(line: JoinPipeline) -> None:

@@ -7,9 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skyband.engines.checked import WINDOWS, checked, held, real, require
+
 EXACT, BOUND, GUESS = 0, 1, 2
 STATUS = ("exact", "bound", "approximate")
 """What is known of an answer's row: its score and place; a lower bound of its score; neither for certain."""
+
+
+_HOLDS = {
+    "score": real("rows"),
+    **{name: held("i8", "rows", low=0) for name in ("slot", "key", "part")},
+    "last": held("i8", "rows"),
+    "kind": held("i1", "rows", low=EXACT, high=GUESS),
+    "upper": real("rows"),
+    "lost": real("windows"),
+    "at": held("i8", 2),
+}
 
 
 class Listed(NamedTuple):
@@ -172,9 +185,16 @@ class TopKN:
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Go on from what was saved."""
+        saved = checked(saved, _HOLDS)
         self.oldest, peak = (int(x) for x in saved["at"])
-        self.lost = np.array(saved["lost"])
-        self._settle(Listed(*(np.array(saved[name]) for name in Listed._fields)))
+        self.lost = saved["lost"]
+        require(len(self.lost) > 0, "lost has no window")
+        ahead = saved["last"] - self.oldest
+        require((ahead >= 0) & (ahead < WINDOWS), "a row is in no open window")
+        listed = Listed(*(saved[name] for name in Listed._fields))
+        order = np.lexsort((listed.part, -listed.slot, -listed.score))
+        require(order == np.arange(len(order)), "its rows do not come best first")
+        self._settle(listed)
         self.peak = peak
 
     def _check(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from skyband.errors import QueryError, SinkError
 from skyband.flow.ids import mixed
 from skyband.query import TopK
 from skyband.tables._need import shown
+from skyband.tables._patience import patience
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -23,6 +25,8 @@ BATCHES = "skyband_batches"
 """The table that remembers which batch of which stream was written last."""
 
 Row = dict[str, Any]
+_AGAIN = (0.2, 1.0)  # seconds before each further try
+_LONGEST = "60s"  # that a transaction waits for another, or for whoever began it
 _SHIFTING = ("window_start", "window_end", "step", "_change_type", "rank", "final")  # what changes while a row stays
 _KEY = "skyband_key"  # what a row is known by: a hash of its score and its own columns
 
@@ -85,7 +89,8 @@ class Latest:
             except ImportError as error:
                 msg = 'latest needs SQLAlchemy: pip install "skyband[sql]"'
                 raise SinkError(msg) from error
-            self._engine = sa.create_engine(self.url, poolclass=sa.NullPool)  # a batch every few seconds needs no pool
+            # a batch every few seconds needs no pool
+            self._engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=patience(self.url))
         return self._engine
 
     def write(self, stream: str, batch: int, answers: pa.Table) -> bool:
@@ -94,7 +99,7 @@ class Latest:
         import sqlalchemy as sa
 
         try:
-            return self._written(engine, stream, batch, answers)
+            return self._tried(engine, stream, batch, answers)
         except sa.exc.SQLAlchemyError as error:
             said = shown(str(error).splitlines()[0][:300])
             msg = (
@@ -102,11 +107,26 @@ class Latest:
             )
             raise SinkError(msg) from error
 
+    def _tried(self, engine: sa.Engine, stream: str, batch: int, answers: pa.Table) -> bool:
+        """Write, and try again where the database was away: a batch that was written is not written twice."""
+        import sqlalchemy as sa
+
+        for rest in _AGAIN:
+            try:
+                return self._written(engine, stream, batch, answers)
+            except sa.exc.OperationalError:
+                time.sleep(rest)
+        return self._written(engine, stream, batch, answers)
+
     def _written(self, engine: sa.Engine, stream: str, batch: int, answers: pa.Table) -> bool:
         import sqlalchemy as sa
 
         table, batches = self._tables(answers.schema)
         with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                # a driver that was killed may have left a transaction: neither it nor this one holds others up for ever
+                for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
+                    connection.execute(sa.select(sa.func.set_config(name, _LONGEST, True)))
             mine = batches.c.stream == stream
             last = connection.execute(sa.select(batches.c.batch).where(mine)).scalar()
             if last is not None and last >= batch:

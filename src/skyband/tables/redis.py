@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_LONGEST = 30.0  # seconds that an answer may take where nothing else is said
+
+
 class Redis:
     """One hash a key, one field a column: HMGET for all ids in one round trip.
 
@@ -47,7 +50,8 @@ class Redis:
         """The rows of those ids."""
         redis = need("redis", "remote")
         if self._client is None:
-            wait = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+            longest = _LONGEST if timeout is None else timeout
+            wait = {"socket_timeout": longest, "socket_connect_timeout": longest}
             self._client = redis.Redis.from_url(filled(self._url), decode_responses=True, **wait)
             weakref.finalize(self, self._client.close)
         try:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from skyband.errors import SchemaError, TableError, nearest
 from skyband.tables._need import shown
+from skyband.tables._patience import patience
 from skyband.tables.protocol import SCORE, Changes
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _engine(url: str) -> sa.Engine:
             url, poolclass=sqlalchemy.pool.StaticPool, connect_args={"check_same_thread": False}
         )
     try:
-        return sqlalchemy.create_engine(url)
+        return sqlalchemy.create_engine(url, connect_args=patience(url))
     except sqlalchemy.exc.ArgumentError as error:
         msg = f"where={shown(url)!r} is no address of a database: write one such as sqlite:///shop.db"
         raise TableError(msg) from error

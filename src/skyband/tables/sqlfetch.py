@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.errors import TableError
 from skyband.tables._filled import filled
 from skyband.tables._need import need, shown
+from skyband.tables._patience import patience
 from skyband.tables.http import table_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class SqlFetch:
         query = sa.select(*(table.c[n] for n in names)).where(table.c[self.key].in_(list(ids)))
         try:
             if self._engine is None:
-                self._engine = sa.create_engine(filled(self._url)) if isinstance(self._url, str) else self._url
+                self._engine = self._url
+                if isinstance(self._url, str):
+                    self._engine = sa.create_engine(filled(self._url), connect_args=patience(self._url))
             with self._engine.connect() as connection:
                 if timeout is not None and connection.dialect.name == "postgresql":
                     wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines.checked import checked, held, require
 from skyband.flow.emit import Lines, change_names
 from skyband.flow.pipeline import Stats
+from skyband.flow.saved import refusing
 from skyband.flow.schema import conform
 from skyband.view.keyed import Keyed
 from skyband.view.partial import numbers_of, partial_totals
+from skyband.view.saved import check_cells, load_keys
 from skyband.view.totals import Totals
 from skyband.windows import Clock, Timeline
 
@@ -21,6 +24,14 @@ if TYPE_CHECKING:
     from skyband.engines import Answers
     from skyband.flow.saved import Saved
     from skyband.query import TopK
+
+_HOLDS = {
+    "key": held("i4", "cells", low=0, high=(1 << 31) - 1),
+    "step": held("i8", 2, low=0),
+    "last": held("i8", 2, "lists"),
+    "lists/cell": held("i8", "listed", low=0),
+    "lists/score": held("f8", "listed"),
+}
 
 
 class AllTime(Keyed):
@@ -167,15 +178,16 @@ class AllTime(Keyed):
                 saved[name] = table
         return saved
 
+    @refusing()
     def load(self, saved: Saved) -> None:
         """Go on where another one stood."""
-        for name, groups in (("groups", self.groups), ("keys", self.keys)):
-            if groups is not None and name in saved:
-                groups.load(cast("pa.Table", saved[name]))
-        arrays = cast("Mapping[str, np.ndarray]", saved)
-        self.key_of = arrays["key"]
-        self.step, groups_then = (int(x) for x in arrays["step"])
-        self.totals.grow_from(arrays, groups_then)
+        found = checked(saved, _HOLDS)
+        load_keys(self, saved)
+        self.key_of, self._last = found["key"], found["last"]
+        self.step, groups_then = (int(x) for x in found["step"])
+        groups = 1 if self.groups is None else len(self.groups)
+        require(groups_then == groups, "step counts other groups than there are")
+        self.totals.grow_from(cast("Mapping[str, np.ndarray]", saved), groups)
+        self._cell_of, self._score_of = found["lists/cell"], found["lists/score"]
+        check_cells(self, self.totals, self._last, self._cell_of)
         self.rehash(len(self.key_of), self.totals)
-        self._last = arrays["last"].copy()
-        self._cell_of, self._score_of = arrays["lists/cell"], arrays["lists/score"]

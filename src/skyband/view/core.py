@@ -7,11 +7,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, ranked, real, require, whole
 from skyband.kernels import view as kernel
 
 _LOW_ID = -(1 << 63)
 _NONE = np.empty(0, np.int64)
 _ROW = ("id", "score", "row")
+_MOST = 1 << 26  # rows of a view that was saved
+_HOLDS = {
+    "id": whole("rows"),
+    "score": real("rows"),
+    "row": held("i8", "rows", low=0),
+    "marks": whole(kernel.COUNT),
+    "bound": real(1),
+    "bound_id": whole(1),
+    "kmax": held("i8", 3, low=0),
+    "seen_id": whole("seen"),
+    "seen_version": whole("seen"),
+    "seen_score": held("f8", "seen"),
+    "seen_row": held("i8", "seen"),
+}
 
 
 class Counts(NamedTuple):
@@ -66,6 +81,11 @@ class Core:
     def size(self) -> int:
         """k', the number of rows."""
         return int(self.marks[kernel.SIZE])
+
+    @property
+    def versions(self) -> bool:
+        """Whether the newest version of each row is remembered."""
+        return len(self._seen.id) > 0
 
     @property
     def bound(self) -> tuple[float, int] | None:
@@ -202,9 +222,15 @@ class Core:
     @classmethod
     def resume(cls, saved: Mapping[str, np.ndarray]) -> Core:
         """Go on from a snapshot."""
+        saved = checked(saved, _HOLDS)
         kmax, follow, versions = (int(x) for x in saved["kmax"])
-        core = cls(kmax, versions=bool(versions), follow=bool(follow))
         size = len(saved["id"])
+        require(max(size, 1) <= kmax <= _MOST, f"kmax is {kmax}, and there are {size} rows")
+        ranked(saved["score"], saved["id"])
+        for ids in (saved["id"], saved["seen_id"]):
+            require(len(np.unique(ids)) == len(ids), "a row is there twice")
+        require(saved["seen_version"] != kernel.NO_VERSION, "a change has no version")
+        core = cls(kmax, versions=bool(versions), follow=bool(follow))
         for to, name in zip(core._rows, _ROW, strict=False):
             to[:size] = saved[name]
         kernel.place(saved["id"], core._rows, core.marks)

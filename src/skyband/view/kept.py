@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines.checked import among, checked, held, require
 from skyband.errors import SchemaError
 from skyband.flow.ids import id_numbers
 from skyband.flow.payload import Payload
+from skyband.flow.saved import load_payload, table_of
 from skyband.tables.protocol import SCORE
 from skyband.view.core import Core
 
@@ -155,6 +157,12 @@ class Kept:
         """Go on from what was saved."""
         core = Core.resume({name: value for name, value in saved.items() if isinstance(value, np.ndarray)})
         kept = cls(core, key, columns, cast("pa.Table", saved["types"]).schema)
-        *slots, upcoming = saved["slots"].tolist()
-        kept._payload.load(upcoming, np.array(slots, np.int64), cast("pa.Table | None", saved.get("rows")))
+        slots = checked(saved, {"slots": held("i8", "slots", low=0)})["slots"]
+        require(len(slots) > 0, "slots has no number of the next row")
+        rows = table_of(saved, "rows") if "rows" in saved else None
+        numbered = slots[:-1] if kept._names else slots[:0]  # without other columns there are no rows to number
+        load_payload(kept._payload, int(slots[-1]), numbered, rows if kept._names else None)
+        if kept._names:
+            among(kept._rows(), slots[:-1], "the view")
+            require(rows is None or set(kept._names) <= set(rows.column_names), "its rows lack a column")
         return kept

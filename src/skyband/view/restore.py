@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines.checked import FAR, checked, held, require, whole
 from skyband.errors import SnapshotError, TableError
 from skyband.view.kept import Kept
 
@@ -35,11 +36,13 @@ def saved(view: View, kept: Kept, filling: Filling) -> dict[str, np.ndarray | pa
 def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str, Any]) -> Kind:
     """A view as it was when it was saved, whatever has happened since."""
     try:
-        k, kmax, version, ascending = (int(x) for x in cast("np.ndarray", saved["view"]))
+        found = checked(saved, {"view": whole(4), "meter": held("f8", 8, low=-FAR, high=FAR)})
+        k, kmax, version, ascending = (int(x) for x in found["view"])
         what = cast("pa.Table", saved["what"]).to_pylist()[0]
         kept = Kept.resume(saved, what["key"], what["columns"])
-        measured = cast("np.ndarray", saved["meter"])
-    except (KeyError, IndexError, ValueError, TypeError) as error:
+        require(kept.core.versions != options.get("ordered", True), "it was saved with another ordered=")
+        require(1 <= k <= kmax <= 1 << 40, "view has a value that it cannot have")
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
         msg = f"this is no saved view ({type(error).__name__}: {error}): give what View.save() returned"
         raise SnapshotError(msg) from error
     if what["key"] != table.key:
@@ -47,7 +50,7 @@ def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str,
         raise SnapshotError(msg)
     given = {**options, "columns": what["columns"], "ascending": bool(ascending)}
     view = kind.resume(table, k, what["by"], kept, **given)
-    view.go_on(version, kmax, measured)
+    view.go_on(version, kmax, found["meter"])
     return view
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.saved import refusing
+from skyband.engines.checked import checked, held, parted, require, under, whole
+from skyband.flow.saved import refusing, table_of
 from skyband.view.totals import Totals
 from skyband.windows.timeline import Late
 
 if TYPE_CHECKING:
     from skyband.flow.saved import Saved
+    from skyband.view.alltime import AllTime
     from skyband.view.board import Leaderboard
 
 
@@ -39,27 +41,58 @@ def save(board: Leaderboard) -> Saved:
     return saved
 
 
+_HOLDS = {
+    "line": held("i8", 4),
+    "key": held("i4", "cells", low=0, high=(1 << 31) - 1),
+    "last": held("i8", 2, "lists"),
+    "lists/cell": held("i8", "listed", low=0),
+    "lists/score": held("f8", "listed"),
+}
+_WAITING = {
+    "pane": held("i8", "rows"),
+    "cell": held("i4", "rows", low=0, high=(1 << 31) - 1),
+    "ints": whole("rows", "ints"),
+    "floats": held("f8", "rows", "floats"),
+}
+
+
 @refusing()
 def load(board: Leaderboard, saved: Saved) -> None:
     """Put a new leaderboard where another one stood when it was saved."""
-
-    def named(prefix: str) -> dict[str, np.ndarray]:
-        return {n.removeprefix(prefix): cast("np.ndarray", c) for n, c in saved.items() if n.startswith(prefix)}
-
-    watermark, newest, late, ahead = (int(x) for x in saved["line"])
+    found = checked(saved, _HOLDS)
+    watermark, newest, late, ahead = (int(x) for x in found["line"])
     board.timeline.watermark, board.timeline.newest, board.timeline.lost = watermark, newest, Late(late, ahead)
-    if board.groups is not None and "groups" in saved:
-        board.groups.load(cast("pa.Table", saved["groups"]))
-    if "keys" in saved:
-        board.keys.load(cast("pa.Table", saved["keys"]))
-    board.key_of = cast("np.ndarray", saved["key"])
-    board.last = cast("np.ndarray", saved["last"]).copy()
-    board.lists = cast("np.ndarray", saved["lists/cell"]), cast("np.ndarray", saved["lists/score"])
-    board.totals.load(named("totals/"))
+    load_keys(board, saved)
+    board.key_of, board.last = found["key"], found["last"]
+    board.lists = found["lists/cell"], found["lists/score"]
+    board.totals.load(under(saved, "totals/"))
+    groups = 1 if board.groups is None else len(board.groups)
+    require(len(board.totals.boards.size) <= groups, "there are lists of groups that never came")
+    check_cells(board, board.totals, board.last, board.lists[0])
     board.rehash(len(board.key_of), board.totals)
-    waiting = named("waiting/")
+    waiting = under(saved, "waiting/")
     if waiting:
-        board.waiting = [(waiting["pane"], waiting["cell"], waiting["ints"], waiting["floats"])]
+        part = checked(waiting, _WAITING, ints=board.measure.ints, floats=board.measure.floats)
+        require(part["cell"] < len(board.key_of), "what waits is of a cell that never came")
+        board.waiting = [(part["pane"], part["cell"], part["ints"], part["floats"])]
+
+
+def load_keys(board: Leaderboard | AllTime, saved: Saved) -> None:
+    """Give a leaderboard its groups and keys."""
+    for name, groups in (("groups", board.groups), ("keys", board.keys)):
+        if groups is not None and name in saved:
+            groups.load(table_of(saved, name))
+
+
+def check_cells(board: Leaderboard | AllTime, totals: Totals, last: np.ndarray, listed: np.ndarray) -> None:
+    """Refuse cells that are of no key, or twice there, and lists of such."""
+    key, group = board.key_of, totals.cells.group[: totals.number]
+    require(len(key) == totals.number and key.max(initial=-1) < len(board.keys), "key names one that never came")
+    pairs = np.unique(group * np.int64(len(board.keys)) + key)
+    require(len(pairs) == len(key), "a key is twice in a group")
+    require(listed < len(key), "a list names a key that never came")
+    parted(last, len(listed), "last", apart=False)
+    require(last.shape[1] <= max(len(totals.boards.size), 1), "there are lists of groups that never came")
 
 
 def forget_idle(board: Leaderboard) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from skyband.engines import Answers
-from skyband.kernels.boards import HIGH, LOW, SPLIT, Boards, Cells, Entries, close, grow, resume
+from skyband.engines.checked import FAR, Column, checked, held, require, whole
+from skyband.kernels.boards import EPOCH, HIGH, LOW, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
     from skyband.windows import Clock
 
 _NEVER = -(1 << 62)
+_CELLS: dict[str, Column] = {
+    "group": held("i4", "cells"),
+    "tie": whole("cells"),
+    "told": held("?", "cells"),
+}
+_GROWN = {**_CELLS, "back_ints": whole("cells", "wide_ints"), "back_floats": held("f8", "cells", "wide_floats")}
+_HOLDS = {
+    **_CELLS,
+    "marks": held("i8", 5),
+    "pane": held("i8", "entries"),
+    "cell": held("i4", "entries"),
+    "ints": whole("entries", "wide_ints"),
+    "floats": held("f8", "entries", "wide_floats"),
+    "shown": held("?", "groups"),
+}
 
 
 class Totals:
@@ -48,15 +64,15 @@ class Totals:
         self.peak = 0
 
     def _new_entries(self, size: int) -> Entries:
-        whole, real = self.measure.ints, self.measure.floats
+        ints, floats = self.measure.ints, self.measure.floats
         return Entries(
             np.empty(size, np.int64),
             np.empty(size, np.int32),
-            np.empty((size, whole), np.int64),
-            np.empty((size, real)),
+            np.empty((size, ints), np.int64),
+            np.empty((size, floats)),
             np.empty(size, np.int64),
-            np.empty((size, whole), np.int64),
-            np.empty((size, real)),
+            np.empty((size, ints), np.int64),
+            np.empty((size, floats)),
         )
 
     def _new_cells(self, size: int) -> Cells:
@@ -164,6 +180,8 @@ class Totals:
 
     def grow_from(self, saved: Mapping[str, np.ndarray], groups: int) -> None:
         """Without windows: go on from a snapshot."""
+        saved = checked(saved, _GROWN, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
+        require((saved["group"] >= 0) & (saved["group"] < groups), "group has one that never came")
         self.meet(saved["group"], saved["tie"], groups)
         self.grow(np.arange(self._number, dtype=np.int32), saved["back_ints"], saved["back_floats"], 0)
         self.cells.told[: self._number] = saved["told"]
@@ -176,6 +194,11 @@ class Totals:
         sign = (-1.0 if query.ascending else 1.0) * (-1.0 if measure.name == "min" else 1.0)
         keep = (query.k + 3 * self._room) // 4
         return query.k, keep, measure.kind, measure.unit, sign, query.emit == "arrivals"
+
+    @property
+    def number(self) -> int:
+        """How many cells there are."""
+        return self._number
 
     @property
     def busy(self) -> bool:
@@ -204,12 +227,30 @@ class Totals:
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
+        saved = checked(saved, _HOLDS, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
+        marks = self._checked_marks(saved)
         self.meet(saved["group"], saved["tie"], len(saved["shown"]))
         self.cells.told[: self._number] = saved["told"]
         self.boards.shown[:] = saved["shown"]
         self.add(saved["pane"], saved["cell"], saved["ints"], saved["floats"])
-        self.marks = saved["marks"].copy()
+        self.marks = marks
         resume(self._used(), self.cells, self.boards, self.marks, self._clock, self._shape())
+
+    def _checked_marks(self, saved: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The numbers of a snapshot, if they fit to its entries."""
+        marks, pane, (size, slide, origin) = saved["marks"], saved["pane"], self._clock
+        require((saved["group"] >= 0) & (saved["group"] < len(saved["shown"])), "group has one that never came")
+        require((saved["cell"] >= 0) & (saved["cell"] < len(saved["group"])), "cell has one that never came")
+        require(np.diff(pane) >= 0, "its panes are in no order")
+        step, low, high = (int(marks[at]) for at in (STEP, LOW, HIGH))
+        require(0 <= low <= high <= len(pane), "marks points outside of its panes")
+        ratio, start = -(-size // slide), origin + (step - 1) * slide
+        if high > low:  # of the window that was closed last
+            require(-FAR < start < FAR and start <= pane[low] and pane[high - 1] < start + size, "a pane has closed")
+            require((pane[high:] >= start + size) & (marks[EPOCH] == (step - 1) // ratio), "a pane is not counted")
+        else:
+            marks[EPOCH] = max(step // ratio - 1, _NEVER)  # totals are folded anew
+        return marks
 
 
 Kept = TypeVar("Kept", Cells, Boards)

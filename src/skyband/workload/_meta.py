@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, objects, require
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.errors import SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 _NEVER = -(1 << 62)
+_HOLDS = {**objects(), "numbers": held("i8", 2), "spoke": held("?", "queries")}
 
 
 class Views(ABC):
@@ -215,13 +217,17 @@ class Meta:
         return {"score": kept.score, "time": kept.time, "id": kept.id, "numbers": numbers, "spoke": self._spoke.copy()}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        done, peak = (int(n) for n in resume["numbers"])
-        order = np.argsort(resume["id"])
-        rows = Objects(resume["score"], resume["time"], resume["id"]).take(order)
+        saved = checked(resume, _HOLDS, queries=len(self._spoke))
+        done, peak = (int(n) for n in saved["numbers"])
+        order = np.argsort(saved["id"])
+        rows = Objects(saved["score"], saved["time"], saved["id"]).take(order)
+        require((np.diff(rows.id) > 0) & (np.diff(rows.time) >= 0), "its rows are in no order of time and id")
+        longest = max((clock.size for clock in self._clocks), default=0)
+        require((done == _NEVER) | (rows.time >= done - 2 * longest), "a row lies far before what is done")
         if len(order):
             self.advance(rows, done)  # closes again what was closed, without a word
             self._extractor.clear()
-        self._spoke[:] = resume["spoke"]
+        self._spoke[:] = saved["spoke"]
         if self._plan is None and self._spoke.any():
             self._begin(done)
         self._done = done

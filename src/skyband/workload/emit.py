@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, require
 from skyband.engines.protocol import Answers as Ranked
 from skyband.flow.emit import Emitter, Lines
 
@@ -64,10 +65,12 @@ class SharedEmitter(Emitter):
         """What is remembered, as named arrays."""
         return {**super().saved(), "shape": np.array(self._shape, np.int64)}
 
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+    def load(self, saved: Mapping[str, np.ndarray], lists: int) -> None:
         """Go on from what was saved."""
-        super().load(saved)
-        self._shape = (int(saved["shape"][0]), int(saved["shape"][1]))
+        numbers, groups = (int(n) for n in checked(saved, {"shape": held("i8", 2, low=0)})["shape"])
+        super().load(saved, numbers * groups)
+        require(groups <= lists and numbers * groups == self._last.shape[1], "shape does not fit to its lists")
+        self._shape = (numbers, groups)
 
     def busy(self) -> np.ndarray:
         """Groups with a query whose last list had rows."""

@@ -48,7 +48,7 @@ class SharedGrid:
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """One step for every arrival, or for every position before `upto`."""
-        points = arrivals.score.reshape(-1, self._many.targets.to.shape[1])
+        points = arrivals.score.reshape(len(arrivals.id), self._many.targets.to.shape[1])
         told = self._many.advance(points, arrivals.time, arrivals.id, int(np.asarray(upto).item()))
         group = np.zeros(len(told.step), np.int32)
         answers = Answers(told.step, told.end, group, told.first, told.id, told.score, self._numbers[told.group])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from skyband.engines import build
+from skyband.engines.checked import under
 from skyband.engines.protocol import Engine, GroupedEngine, Objects, Snapshot
 from skyband.workload.answers import Answers, chosen, together
 from skyband.workload.family import AFTER, NEVER
@@ -46,8 +47,7 @@ class Independent:
         for at, member in enumerate(family.members):
             part = None
             if resume is not None:
-                sign = f"{at}/"
-                part = {n.removeprefix(sign): array for n, array in resume.items() if n.startswith(sign)}
+                part = under(resume, f"{at}/")
             # of part of the windows, whole lists: which rows are new is for the emitter to find out
             self._engines.append(build(engine, alone(family, member, whole=bounded), part))
 

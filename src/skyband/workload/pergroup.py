@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, numbered
 from skyband.engines.pergroup import deal
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.workload.answers import Answers, together
@@ -30,13 +31,8 @@ class SharedPerGroup:
         self._engines: dict[int, SharedEngine] = {}
         self.peak = 0
         if resume is not None:
-            parts: dict[int, dict[str, np.ndarray]] = {}
-            for name, array in resume.items():
-                group, behind, rest = name.partition("/")
-                if behind:
-                    parts.setdefault(int(group), {})[rest] = array
-            self._engines = {group: engine_class(family, part) for group, part in parts.items()}
-            self.peak = int(resume["peak"])
+            self._engines = {group: engine_class(family, part) for group, part in numbered(resume).items()}
+            self.peak = int(checked(resume, {"peak": held("i8", low=0)})["peak"])
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Give every group its arrivals, then close its windows that end by `upto`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skyband.engines.checked import WINDOWS, banded, checked, held, parted, real, require, under
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.kernels.shared import STRIDE, Marks, Page, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
 
 _MOST = 1 << 22  # rows of answers written before the kernel comes up for air
 _LAZY = 0.45  # the part of a band that may wait behind it before rows are let go
+_HOLDS = {
+    "band/score": real("rows"),
+    "band/time": held("i8", "rows"),
+    "band/id": held("i8", "rows"),
+    "band/pane": held("i4", "rows", low=-1, high=(1 << 31) - 1),
+    "band/first": held("i8", 2, "groups"),
+    **{f"mark/{name}": held("i8", "groups") for name in ("done", "last", "seen", "ranked")},
+    "mark/bar": real(2, "groups"),
+    "mark/kept": held("i8", 3, "groups"),
+    "mark/shown": held("?", "numbers", "groups"),
+    "mark/since": held("i8", "moments", "groups"),
+    "view/at": held("i8", "views"),
+    "view/end": held("i8", "views"),
+    "view/k": held("i8", "views", low=0),
+    "view/first": held("i8", 2, "groups"),
+    "peak": held("i8", low=0),
+}
 _SHORT = 1024  # rows of a band of which those below all answers need no rank
 
 
@@ -58,10 +76,25 @@ class SharedSweep:
             self._marks = Marks(none, none, none, none, np.empty((2, 0)), np.empty((3, 0), np.int64), shown, since)
             self._views = Views(none, none, none, np.empty((2, 0), np.int64))
         else:
-            self._bands = Rows(*(resume[f"band/{name}"].copy() for name in Rows._fields))
-            self._marks = Marks(*(resume[f"mark/{name}"].copy() for name in Marks._fields))
-            self._views = Views(*(resume[f"view/{name}"].copy() for name in Views._fields))
-            self.peak = int(resume["peak"])
+            self._restore(resume)
+
+    def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
+        saved = checked(resume, _HOLDS, numbers=self._family.numbers, moments=self._family.moments)
+        band, mark, view = (under(saved, f"{part}/") for part in ("band", "mark", "view"))
+        group = banded(band, mark)
+        views = np.append(parted(view["first"], len(view["at"]), "view/first"), 0)
+        require(band["pane"] < np.maximum(views[group], 1), "band/pane names a view that is not there")
+        length = view["end"] - view["at"]
+        longest = int(self._records.size.max(initial=0))
+        require((length >= 0) & (length <= longest), "a view is longer than any window")
+        require(mark["kept"][1:] >= 0, "mark/kept has a value that it cannot have")
+        kept, slide = np.flatnonzero(group >= 0), int(self._records.slide.min(initial=1 << 62))
+        ahead = (band["time"][kept] - mark["done"][group[kept]]) // slide
+        require((mark["done"][group[kept]] == NEVER) | (ahead < WINDOWS), "a row lies far after what is done")
+        self._bands = Rows(*(band[name] for name in Rows._fields))
+        self._marks = Marks(*(mark[name] for name in Marks._fields))
+        self._views = Views(*(view[name] for name in Views._fields))
+        self.peak = int(saved["peak"])
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
         """Take `arrivals`, close what ends by `upto`."""

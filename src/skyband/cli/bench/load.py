@@ -11,9 +11,9 @@ from skyband.cli.bench._shown import short
 
 HELP = """Find the highest rate that is held without falling behind, in process and on local Spark.
 
-In process, batches arrive by the clock through a short queue: at nine tenths of the peak the last one must be done in
-time; at twice the peak the source has to wait, and no row may be lost. On Spark all files are there from the start, a
-batch takes one of them, and the others wait on disk.
+The peak is how fast rows are taken that are all there. Then batches come by the clock, in process through a short
+queue, on Spark as files: held is the highest rate, from the peak down, at which the last batch was done before the
+next would have come. At twice the peak the source, or the files on disk, have to wait, and no row may be lost.
 
 Examples:
 
@@ -37,12 +37,13 @@ def load(
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("case", no_wrap=True)
-    for name in ("peak rows/s", "held rows/s", "lag s", "offered", "taken of it", "lost"):
+    for name in ("peak rows/s", "held rows/s", "lag s", "offered rows/s", "taken rows/s", "waited s", "lost"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in run(cases(quick=quick, spark=not no_spark)):
         if as_json:
             print(json.dumps(r.as_dict()), flush=True)
-        figures = (short(r.peak_rows_per_s), short(r.held_rows_per_s), f"{r.lag_seconds:.2f}", f"{r.beyond:.0f}x peak")
-        table.add_row(r.case, *figures, f"{r.taken:.0%}", str(r.lost))
+        held = short(r.peak_rows_per_s), short(r.held_rows_per_s), f"{r.lag_seconds:.2f}"
+        beyond = short(r.offered_rows_per_s), short(r.taken_rows_per_s), f"{r.waited_seconds:.2f}"
+        table.add_row(r.case, *held, *beyond, str(r.lost))
     if not as_json:
         console().print(table)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, ranked, real, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.errors import SnapshotError
 from skyband.kernels import arrival as kernels
 from skyband.kernels.arrival import (
+    DONE,
     FINISHED,
     LISTS,
     NEED,
@@ -52,6 +54,7 @@ from skyband.kernels.ranked import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.engines.checked import Column
     from skyband.query import TopK
 
 _PAGE = 1 << 16  # rows told before the loop comes up for air
@@ -88,6 +91,30 @@ def screening(limit: int) -> Rule:
 
 
 NO_LIST = Rule(NONE)
+
+
+def _list_holds(prefix: str, rows: str) -> dict[str, Column]:
+    return {
+        prefix + "score": real(rows),
+        prefix + "time": held("i8", rows),
+        prefix + "id": held("i8", rows),
+        prefix + "mark": held("i8", rows, low=0),
+        prefix + "num": held("i8", NUMBERS),
+        prefix + "real": held("f8", REALS),
+    }
+
+
+_HOLDS = {
+    "buffer_score": held("f8", "buffer"),
+    "buffer_time": held("i8", "buffer"),
+    "buffer_id": held("i8", "buffer"),
+    "buffer_wait": held("f8", "buffer"),
+    **_list_holds("", "rows"),
+    **_list_holds("filter_", "screened"),
+    "state": held("i8", STATE),
+    "rules": held("f8", 2 * len(Rule._fields) + 2),
+    "now": held("i8", 1),
+}
 
 
 class Steps:
@@ -155,28 +182,33 @@ class Steps:
 
     def snapshot(self) -> Snapshot:
         """Lists, buffer and numbers."""
-        saved = {f"buffer_{name}": column.copy() for name, column in zip(Rows._fields, self.rows, strict=True)}
-        for ranked, prefix in ((self.band, ""), (self.screen, "filter_")):
-            for name, column in zip(("score", "time", "id", "mark"), _columns(ranked), strict=True):
-                saved[prefix + name] = column.copy()
-            saved[prefix + "num"], saved[prefix + "real"] = ranked.num.copy(), ranked.real.copy()
+        saved = {f"buffer_{name}": part.copy() for name, part in zip(Rows._fields, self.rows, strict=True)}
+        for listed, prefix in ((self.band, ""), (self.screen, "filter_")):
+            for name, part in zip(("score", "time", "id", "mark"), _columns(listed), strict=True):
+                saved[prefix + name] = part.copy()
+            saved[prefix + "num"], saved[prefix + "real"] = listed.num.copy(), listed.real.copy()
         saved["state"], saved["rules"] = self._state.copy(), self._rules
         saved["now"] = np.array([self.now])
         return saved
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
-        if not np.array_equal(resume["rules"], self._rules) or resume["num"][K] != self._k:
+        saved = checked(resume, _HOLDS)
+        if not np.array_equal(saved["rules"], self._rules) or saved["num"][K] != self._k:
             msg = (
                 "the snapshot is of another query, or its engine had other options: resume with those it was made with"
             )
             raise SnapshotError(msg)
-        self.rows = Rows(*(resume[f"buffer_{name}"].copy() for name in Rows._fields))
+        self.rows = Rows(*(saved[f"buffer_{name}"] for name in Rows._fields))
+        require(self._filtered or not len(self.rows.id), "there are rows in a buffer that it has not")
+        require(np.diff(self.rows.time) >= 0, "its buffer is in no order of time")
         self.band, self.screen = (
-            _listed([resume[prefix + name] for name in Ranked._fields if name != "heap"]) for prefix in ("", "filter_")
+            _listed(_right([saved[prefix + name] for name in Ranked._fields if name != "heap"], fresh))
+            for prefix, fresh in (("", self.band), ("filter_", self.screen))
         )
-        self._state = resume["state"].copy()
-        self.now = int(resume["now"][0])
+        self._state = saved["state"]
+        require(self._state[[DONE, PEAK]] >= 0, "state has a value that it cannot have")
+        self.now = int(saved["now"][0])
 
     def adopt(self, objects: Objects, told: np.ndarray, buffer: Objects, like: Steps) -> None:
         """Take over `objects`, best first, from another engine at the same step; all of `buffer` is among them."""
@@ -249,6 +281,19 @@ def _listed(columns: list[np.ndarray]) -> Ranked:
     num[HEAD], num[END] = 0, len(objects[0])
     ranked = Ranked(*(c.copy() for c in objects), np.empty(0, np.int64), num, real.copy())  # type: ignore[call-arg]
     return _grown(ranked, 1)
+
+
+def _right(columns: list[np.ndarray], fresh: Ranked) -> list[np.ndarray]:
+    """The columns of a saved list, which must be one of the same kind as the `fresh` one."""
+    score, _, id, mark, num, more = columns
+    fixed = [KIND, K, ADDITIONAL, LEAST]
+    same = np.array_equal(num[fixed], fresh.num[fixed]) and np.array_equal(more[[RATE, CELL]], fresh.real[[RATE, CELL]])
+    require(same and num[LIMIT] >= 0, "a list has other rules than its engine")
+    require(num[KIND] != NONE or not len(id), "there are rows on a list that it has not")
+    require((num[LIMIT] == fresh.num[LIMIT]) | (num[KIND] == RELAXED), "a list has another limit than its engine")
+    ranked(score, id)
+    require(mark <= 2 * num[K] + 1, "a row on a list is beaten by more than it can be")
+    return columns
 
 
 def _columns(ranked: Ranked) -> tuple[np.ndarray, ...]:

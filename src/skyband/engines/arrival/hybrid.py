@@ -12,6 +12,7 @@ from skyband.engines.arrival._order import runs, trend
 from skyband.engines.arrival._steps import NO_LIST, Rule, Steps, joined, relaxed
 from skyband.engines.arrival.filtered import rule
 from skyband.engines.arrival.probabilistic import pa_rule
+from skyband.engines.checked import checked, held, require, under
 from skyband.engines.protocol import Answers, Objects, Snapshot
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ _FEW = 32  # scores, below which no test says anything
 _SAMPLE = 16  # scores of each block that stand for it in the test over the whole window
 _WHYS = ("neighbours are alike", "scores rise or fall over the window", "a whole window looked random")
 _NEVER = -(1 << 61)
+_HOLDS = {
+    **{f"{part}/score": held("f8", part) for part in ("recent", "sample")},
+    **{f"{part}/{name}": held("i8", part) for part in ("recent", "sample") for name in ("time", "id")},
+    "told": held("i8", "told"),
+    "state": held("i8", 5),
+    "switches": held("i8", "switches", 4),
+}
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -143,19 +151,21 @@ class Hybrid:
         return saved
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        exact, self._since, self._block, self._began, self.peak = (int(n) for n in resume["state"])
+        saved = checked(resume, _HOLDS)
+        exact, self._since, self._block, self._began, self.peak = (int(n) for n in saved["state"])
         self._exact = bool(exact)
-        self._running = self._rapf(_named(resume, "running/")) if exact else self._pa(_named(resume, "running/"))
-        beside = _named(resume, "beside/")
+        running, beside = under(resume, "running/"), under(resume, "beside/")
+        self._running = self._rapf(running) if exact else self._pa(running)
         self._beside = self._pa(beside) if beside else None
         self._recent, self._sample = (
-            Objects(*(resume[f"{name}/{column}"] for column in ("score", "time", "id")))
-            for name in ("recent", "sample")
+            Objects(*(saved[f"{name}/{part}"] for part in ("score", "time", "id"))) for name in ("recent", "sample")
         )
-        self._told = resume["told"]
+        require(np.diff(self._recent.time) >= 0, "its buffer is in no order of time")
+        require((saved["switches"][:, 2] >= 0) & (saved["switches"][:, 2] < len(_WHYS)), "a switch has no reason")
+        self._told = saved["told"]
         self.switches = [
             Switch(time, "rapf" if to else "probabilistic", _WHYS[why], None if since == _NEVER else since)
-            for time, to, why, since in resume["switches"].tolist()
+            for time, to, why, since in saved["switches"].tolist()
         ]
 
     def _pa(self, resume: Mapping[str, np.ndarray] | None = None) -> Steps:
@@ -233,10 +243,6 @@ class Hybrid:
     def _note(self, switch: Switch) -> None:
         self.switches.append(switch)
         logging.getLogger("skyband").info("hybrid: %s from %d on: %s", switch.engine, switch.time, switch.why)
-
-
-def _named(saved: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): array for name, array in saved.items() if name.startswith(prefix)}
 
 
 def _together(one: Objects, other: Objects) -> Objects:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines.checked import checked, held, real, require
 from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
 from skyband.engines.grid.pages import bound, page_of, written
 from skyband.engines.grid.targets import KINDS, RULES, Targets
@@ -33,6 +34,7 @@ from skyband.kernels.nearest import (
 )
 from skyband.kernels.watching import (
     BUDGET,
+    DONE,
     FIRST,
     INDEXED,
     LISTS,
@@ -57,6 +59,27 @@ _TELLS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
 _PAGE = 1 << 16  # rows told before the loop comes up for air
 _LEARN = (64, 512, 4096)  # objects after which the grid is learnt anew; then after every window
 _NEVER = 1 << 62
+_HOLDS = {
+    "point": real("rows", "d"),
+    "time": held("i8", "rows"),
+    "id": held("i8", "rows"),
+    "told": held("u8", "rows", "words"),
+    "list_score": held("f8", "queries", "room"),
+    "list_number": held("i8", "queries", "room"),
+    "list_beaten": held("i4", "queries", "counters"),
+    "list_size": held("i8", "queries", low=0),
+    "list_k": held("i8", "queries"),
+    "list_fill": held("i8", "queries"),
+    "list_most": held("i8", "queries"),
+    "list_cut": held("i8", "queries"),
+    "list_whole": held("?", "queries"),
+    "mark_bar": real("queries"),
+    "mark_threshold": real("queries"),
+    "mark_mark": held("i1", "queries"),
+    "mark_spoke": held("?", "queries"),
+    "state": held("i8", STATE),
+    "aims": held("f8", "aims", "d"),
+}
 
 
 class Many:
@@ -232,29 +255,61 @@ class Many:
     def snapshot(self) -> Snapshot:
         """The objects of the window, the lists, and the numbers."""
         slots = self._slots()
-        kept = {name: getattr(self._store, name)[slots] for name in ("point", "time", "id", "told", "wakes")}
-        lists = {f"list_{name}": column.copy() for name, column in self._lists._asdict().items()}
-        marks = {f"mark_{name}": column.copy() for name, column in self._marks._asdict().items()}
+        kept = {name: getattr(self._store, name)[slots] for name in ("point", "time", "id", "told")}
+        lists = {f"list_{name}": part.copy() for name, part in self._lists._asdict().items()}
+        marks = {f"mark_{name}": getattr(self._marks, name).copy() for name in ("bar", "threshold", "mark", "spoke")}
         return {**kept, **lists, **marks, "state": self._state.copy(), "aims": np.concatenate(self._aims)}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        same = np.array_equal(resume["aims"], np.concatenate(self._aims))
-        if not same or not np.array_equal(resume["list_most"], self._lists.most):
+        lists, marks = self._lists, self._marks
+        (queries, room), d = lists.score.shape, self._grid.edge.shape[0]
+        sizes = {"queries": queries, "room": room, "counters": lists.beaten.shape[1], "words": self._words, "d": d}
+        saved = checked(resume, _HOLDS, **sizes)
+        same = np.array_equal(saved["aims"], np.concatenate(self._aims))
+        fixed = ("k", "fill", "most", "cut")
+        if not same or not all(np.array_equal(saved[f"list_{name}"], getattr(lists, name)) for name in fixed):
             msg = "the snapshot is of other queries, or of another rule: resume with those it was made with"
             raise SnapshotError(msg)
-        self._lists = Lists(*(resume[f"list_{name}"].copy() for name in Lists._fields))
-        self._marks = Marks(*(resume[f"mark_{name}"].copy() for name in Marks._fields))
-        self._state = resume["state"].copy()
-        count = len(resume["id"])
-        self._store = _room(
-            1 << max(count, 63).bit_length(), self._grid.edge.shape[0], self._words, len(self._store.head)
-        )
+        state, count = saved["state"], len(saved["id"])
+        require(state[FIRST] >= 0 and state[NEXT] - state[FIRST] == count, "state counts other rows than there are")
+        require(state[[DONE, SEEN, PEAK, SEARCHES]] >= 0, "state has a value that it cannot have")
+        require(np.diff(saved["time"]) >= 0, "its rows are in no order of time")
+        self._check_lists(saved)
+        self._lists = Lists(*(saved[f"list_{name}"] for name in Lists._fields))
+        self._state = state
+        for name in ("bar", "threshold", "mark", "spoke"):
+            getattr(marks, name)[:] = saved[f"mark_{name}"]
+        state[FRESH] = (marks.mark == UNSEEN).sum()
+        self._store = _room(1 << max(count, 63).bit_length(), d, self._words, len(self._store.head))
         slots = self._slots()
-        for name in ("point", "time", "id", "told", "wakes"):
-            getattr(self._store, name)[slots] = resume[name]
+        for name in ("point", "time", "id", "told"):
+            getattr(self._store, name)[slots] = saved[name]
+        for query in range(queries):
+            self._chain(query)
         self._index = self._everything()
         if count:
-            self._regrid(resume["point"])
+            self._regrid(saved["point"])
+
+    def _check_lists(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Refuse lists of rows that are not in the window, or not best first."""
+        size, number, score = (saved[f"list_{name}"] for name in ("size", "number", "score"))
+        require(size <= saved["list_most"], "a list is longer than it can be")
+        place = np.arange(score.shape[1])
+        held, best = place < size[:, None], place < np.minimum(size, saved["list_k"])[:, None]
+        first, upcoming = saved["state"][[FIRST, NEXT]]
+        require(~held | ((number >= 0) & (number < upcoming)), "a list has a row that never came")
+        require(~best | (number >= first), "a list has a row that has left the window among its best")
+        require(~held | ~np.isnan(score), "a list has a row without a score")
+        require(~held[:, 1:] | (score[:, :-1] >= score[:, 1:]), "a list does not come best first")
+        mark = saved["mark_mark"]
+        require((mark == 0) | ((mark == UNSEEN) & (size == 0)), "a query waits that has a list")
+
+    def _chain(self, query: int) -> None:
+        """Have a query looked at when the oldest of its k best leaves."""
+        best = self._lists.number[query, : min(self._lists.size[query], self._lists.k[query])]
+        if len(best):
+            slot, marks, wakes = int(best.min()) & (len(self._store.next) - 1), self._marks, self._store.wakes
+            marks.link[query], wakes[slot], marks.chained[query] = wakes[slot], query, True
 
     def change(self, targets: Targets, moved: np.ndarray) -> None:
         """Go on with other queries: old query i is now `moved[i]`, or gone if that is -1.
@@ -269,7 +324,6 @@ class Many:
         self._store.wakes[:] = -1
         lists, marks = self._lists, self._marks
         marks.mark[:], lists.whole[:], marks.bar[:], marks.threshold[:] = UNSEEN, False, np.inf, np.inf
-        mask = len(self._store.next) - 1
         for old, new in zip(stays.tolist(), moved[stays].tolist(), strict=True):
             marks.spoke[new] = old_marks.spoke[old]
             if lists.k[new] != old_lists.k[old]:
@@ -282,10 +336,7 @@ class Many:
                 getattr(lists, field)[new] = getattr(old_lists, field)[old]
             for field in ("bar", "threshold", "mark"):
                 getattr(marks, field)[new] = getattr(old_marks, field)[old]
-            best = lists.number[new, : min(lists.size[new], lists.k[new])]
-            if len(best):
-                slot = int(best.min()) & mask
-                marks.link[new], self._store.wakes[slot], marks.chained[new] = self._store.wakes[slot], new, True
+            self._chain(new)
         self._state[FRESH] = (marks.mark == UNSEEN).sum()
         self._index = self._everything()
         if self._state[NEXT]:

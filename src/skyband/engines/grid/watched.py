@@ -9,6 +9,8 @@ import numpy as np
 
 from skyband.engines.arrival._options import span as buffer_span
 from skyband.engines.arrival._steps import Steps
+from skyband.engines.checked import FAR as MOST
+from skyband.engines.checked import Column, checked, held, require, whole
 from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
 from skyband.engines.grid.pages import bound, page_of, written
 from skyband.engines.grid.targets import KINDS, Targets
@@ -17,10 +19,27 @@ from skyband.engines.registry import ENGINES, build
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import Aims, cells_of, watch
-from skyband.kernels.ranked import END, FAR, HEAD, KIND, PROBABILISTIC, Ranked
+from skyband.kernels.ranked import (
+    ADDITIONAL,
+    CELL,
+    END,
+    FAR,
+    HEAD,
+    KIND,
+    LEAST,
+    LIMIT,
+    NUMBERS,
+    PROBABILISTIC,
+    RATE,
+    REALS,
+    RELAXED,
+    K,
+    Ranked,
+)
 from skyband.kernels.watched import BUFFER, FINISHED, LONGEST, NEED, PAGE, ROOM, Buffer, Marks, Shape
 from skyband.kernels.watching import (
     BUDGET,
+    DONE,
     FIRST,
     INDEXED,
     LISTS,
@@ -47,6 +66,31 @@ THRESHOLDS = ("probabilistic", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 """Engines that define a threshold: PA that of its last candidate, those with a filter the filter's k-th score."""
 
 _ROWS = 1 << 16
+
+
+def _list_holds(part: str) -> dict[str, Column]:
+    return {
+        f"{part}/score": held("f8", "queries", part),
+        **{f"{part}/{name}": whole("queries", part) for name in ("time", "id", "mark")},  # also where no row is
+        f"{part}/num": held("i8", "queries", NUMBERS),
+        f"{part}/real": held("f8", "queries", REALS),
+    }
+
+
+_HOLDS = {
+    **_list_holds("band"),
+    **_list_holds("screen"),
+    "buffer/point": held("f8", "slots", "d"),
+    "buffer/time": held("i8", "slots"),
+    "buffer/id": held("i8", "slots"),
+    "buffer/inside": held("u8", "slots", "words"),
+    "marks/bar": held("f8", "queries"),
+    "marks/lowest": held("f8", "queries"),
+    "marks/due": held("i8", "queries"),
+    "state": held("i8", STATE),
+    "told": held("i8", 3, low=0),
+    "aims": held("f8", "aims", "d"),
+}
 
 
 class Watched:
@@ -172,32 +216,70 @@ class Watched:
         return Objects(np.full(len(id), np.nan), times[place], id)
 
     def snapshot(self) -> Snapshot:
-        """The lists, the buffer, the bars and the numbers."""
-        named = {
-            f"{part}/{name}": column.copy()
-            for part, columns in self._parts().items()
-            for name, column in columns._asdict().items()
+        """The lists, the buffer, the bars and the numbers. The grid is learnt anew, from what comes."""
+        parts: dict[str, Any] = {
+            "band": self._band,
+            "screen": self._screen,
+            "buffer": self._buffer,
+            "marks": self._marks,
         }
-        told = [self._seen, self._learn_at, self._forget_at, self.peak]
+        named = {
+            f"{part}/{name}": columns.copy()
+            for part, held in parts.items()
+            for name, columns in held._asdict().items()
+            if f"{part}/{name}" in _HOLDS
+        }
+        slots = self._slots()
+        named |= {name: value[slots] for name, value in named.items() if name.startswith("buffer/")}
+        told = [self._seen, self._forget_at, self.peak]
         return {**named, "state": self._state.copy(), "told": np.array(told), "aims": np.concatenate(self._aims)}
 
-    def _parts(self) -> dict[str, Any]:
-        parts = {"band": self._band, "screen": self._screen, "buffer": self._buffer}
-        return {**parts, "marks": self._marks, "grid": self._grid}
-
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        if not np.array_equal(resume["aims"], np.concatenate(self._aims)):
+        queries, d = self.targets.to.shape
+        saved = checked(resume, _HOLDS, queries=queries, d=d, words=self._words)
+        if not np.array_equal(saved["aims"], np.concatenate(self._aims)):
             msg = "the snapshot is of other queries: resume with those it was made with"
             raise SnapshotError(msg)
-        for part, columns in self._parts().items():
-            setattr(self, f"_{part}", type(columns)(*(resume[f"{part}/{name}"].copy() for name in columns._fields)))
-        self._state = resume["state"].copy()
-        self._seen, self._learn_at, self._forget_at, self.peak = (int(n) for n in resume["told"])
-        wide = np.arange(len(self._marks.bar), dtype=np.int32)
-        self._state[WIDES], self._marks.reach[:] = len(wide), -np.inf
-        self._index = self._index._replace(wide=wide, is_wide=np.ones(len(wide), np.bool_))
-        if self._seen:
-            self._reindex()
+        state, count = saved["state"], len(saved["buffer/id"])
+        require(state[FIRST] >= 0 and state[NEXT] - state[FIRST] == count, "state counts other rows than there are")
+        require(state[[DONE, SEEN]] >= 0, "state has a value that it cannot have")
+        require(self._shape.span > 0 or not count, "there are rows in a buffer that it has not")
+        require(np.diff(saved["buffer/time"]) >= 0, "its buffer is in no order of time")
+        require(~np.isnan(saved["buffer/point"]), "its buffer has a row without a score")
+        self._band, self._screen = (
+            self._right(part, fresh, saved) for part, fresh in (("band", self._band), ("screen", self._screen))
+        )
+        self._state = state
+        lengths = [lists.num[:, END] - lists.num[:, HEAD] for lists in (self._band, self._screen)]
+        state[LONGEST] = np.max(lengths, initial=0)
+        self._buffer = self._room(1 << max(count, 63).bit_length())
+        slots = self._slots()
+        for name in ("point", "time", "id", "inside"):
+            getattr(self._buffer, name)[slots] = saved[f"buffer/{name}"]
+        for name in ("bar", "lowest", "due"):
+            getattr(self._marks, name)[:] = saved[f"marks/{name}"]
+        self._seen, self._forget_at, self.peak = (int(n) for n in saved["told"])
+        self._learn_at = self._seen
+        state[WIDES] = queries  # until the grid is learnt, everyone is shown everything
+
+    @staticmethod
+    def _right(part: str, fresh: Ranked, saved: Mapping[str, np.ndarray]) -> Ranked:
+        """Saved lists, which must be of the same kind as the `fresh` ones."""
+        score, time, id, mark, num, more = (saved[f"{part}/{name}"] for name in Ranked._fields if name != "heap")
+        fixed = [KIND, K, ADDITIONAL, LEAST]
+        same = np.array_equal(num[:, fixed], fresh.num[:, fixed])
+        require(same and np.array_equal(more[:, [RATE, CELL]], fresh.real[:, [RATE, CELL]]), "a list has other rules")
+        limit = (num[:, LIMIT] == fresh.num[:, LIMIT]) | ((num[:, KIND] == RELAXED) & (num[:, LIMIT] >= 0))
+        require(limit, "a list has another limit than its engine")
+        head, end = num[:, HEAD], num[:, END]
+        require((head >= 0) & (head <= end) & (end <= score.shape[1]), "a list ends before it begins, or too late")
+        place = np.arange(score.shape[1])
+        here = (place >= head[:, None]) & (place < end[:, None])
+        require(~here | (~np.isnan(score) & (np.abs(time) < MOST)), "a list has a row without a score or time")
+        require(~here[:, 1:] | ~here[:, :-1] | (score[:, :-1] >= score[:, 1:]), "a list does not come best first")
+        require(~here | ((mark >= 0) & (mark <= 2 * num[:, [K]] + 1)), "a row is beaten by more than it can be")
+        heap = np.empty((len(num), int(num[:, K].max(initial=1))), np.int64)
+        return Ranked(score, time, id, mark, heap, num, more)
 
     def _run(self, rows: Rows, upto: int, pages: list[Page]) -> None:
         state, total = self._state, int(self.targets.k.sum())
@@ -271,8 +353,8 @@ class Watched:
         old, slots = self._buffer, self._slots()
         self._buffer = self._room(2 * len(old.time))
         new = self._slots()
-        for to, column in zip(self._buffer, old, strict=True):
-            to[new] = column[slots]
+        for to, part in zip(self._buffer, old, strict=True):
+            to[new] = part[slots]
 
     def _grown(self, lists: Ranked) -> Ranked:
         """The lists in the middle of four times the room that the longest needs."""

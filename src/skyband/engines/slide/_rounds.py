@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines.checked import FAR, checked, held, objects, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.errors import SnapshotError
 from skyband.kernels.slide import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _ROUND = 1 << 24  # rows in the lists of one round, at most (or k)
 _NEVER = -(1 << 62)  # no window yet
+_HOLDS = {**objects(), "state": held("i8", 3)}
 
 
 def fresh(numbers: int) -> np.ndarray:
@@ -85,11 +87,19 @@ def restore(
     resume: Mapping[str, np.ndarray],
 ) -> None:
     """Insert what was kept once more, in its old order, into the windows that were open."""
-    state[OLDEST], state[SPOKE], peak = (int(n) for n in resume["state"])
-    if len(resume["id"]):
-        arrivals = Objects(resume["score"], resume["time"], resume["id"]).take(np.argsort(resume["id"]))
-        advance(arrivals, int(clock.end(int(state[OLDEST]))) - 1)
-    if state[COUNT] != len(resume["id"]):
-        msg = f"{state[COUNT]} of {len(resume['id'])} saved rows matter: the snapshot is of another query"
+    saved = checked(resume, _HOLDS)
+    oldest, spoke, peak = (int(n) for n in saved["state"])
+    rows = Objects(saved["score"], saved["time"], saved["id"]).take(np.argsort(saved["id"]))
+    start, end = clock.start(oldest), clock.end(oldest)
+    far = FAR + clock.size + clock.slide
+    require(oldest == _NEVER or -far <= start < end <= far, "its oldest window lies far away")
+    require(spoke in (0, 1) and peak >= 0, "state has a value that it cannot have")
+    state[OLDEST], state[SPOKE] = oldest, spoke
+    if len(rows.id):
+        require((np.diff(rows.id) > 0) & (np.diff(rows.time) >= 0), "its rows are in no order of time and id")
+        require((rows.time >= start) & (rows.time < end), "a row is in no open window")
+        advance(rows, end - 1)
+    if state[COUNT] != len(rows.id):
+        msg = f"{state[COUNT]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
         raise SnapshotError(msg)
     state[PEAK] = peak

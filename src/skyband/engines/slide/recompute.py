@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines.checked import WINDOWS, checked, held, objects, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.windows import Clock
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 Asked = tuple[int, int, int, int]
 """An answer to give: its step and end, and which rows to select from, [low, high)."""
+
+_HOLDS = {**objects(), "state": held("i8", 5)}
 
 
 class Recompute:
@@ -46,8 +49,13 @@ class Recompute:
         self._spoke = False  # the last answer had rows, so an empty window must be told
         self.peak = 0
         if resume is not None:
-            self._rows = Objects(resume["score"], resume["time"], resume["id"])
-            started, following, self._steps, spoke, self.peak = (int(n) for n in resume["state"])
+            saved = checked(resume, _HOLDS)
+            require(np.diff(saved["time"]) >= 0, "its rows are in no order of time")
+            self._rows = Objects(saved["score"], saved["time"], saved["id"])
+            started, following, self._steps, spoke, self.peak = (int(n) for n in saved["state"])
+            if started and self._clock is not None and len(self._rows.time):
+                behind = int(self._clock.first(int(self._rows.time[-1]))) - following
+                require(behind < WINDOWS, "a row lies far after the next window")
             self._next = following if started else None
             self._spoke = bool(spoke)
 
