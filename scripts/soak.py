@@ -137,7 +137,8 @@ def main() -> int:
     print(f"{asked.rate:,.0f} rows/s for {asked.minutes:g} minutes", flush=True)
     source = Source(root / "in", asked.rate)
     source.start()
-    time.sleep(1)
+    while not source.number:  # the first file tells the schema
+        time.sleep(0.1)
     step = top_k(queries(Case("spark", GROUPS, 1, 0, 0))[0])
     df = spark.readStream.schema(spark.read.parquet(str(root / "in")).schema).parquet(str(root / "in"))
     started = df.withWatermark("ts", "10 seconds").transform(step).writeStream.format("noop")
