@@ -102,7 +102,7 @@ def memory() -> dict[str, float]:
 
 
 def peak(spark: Any, root: Path) -> float:
-    """The highest rate, in rows a second, of files so large that a batch takes half of the time between two."""
+    """The highest rate, in rows a second, of files so large that a batch takes a third of the time between two."""
     from skyband.bench.load import peak_on_spark
     from skyband.bench.spark import write_files
 
@@ -113,9 +113,9 @@ def peak(spark: Any, root: Path) -> float:
         found, _ = peak_on_spark(spark, case, folder)
         shutil.rmtree(folder)
         print(f"files of {rows:,} rows: {found:,.0f} rows/s", flush=True)
-        if rows / found >= SECOND / 2 or rows > 2_000_000:
+        if rows / found >= SECOND / 3 or rows > 1_000_000:
             return found
-        rows *= 4
+        rows *= 2
 
 
 def main() -> int:
@@ -137,7 +137,8 @@ def main() -> int:
     print(f"{asked.rate:,.0f} rows/s for {asked.minutes:g} minutes", flush=True)
     source = Source(root / "in", asked.rate)
     source.start()
-    time.sleep(1)
+    while not source.number:  # the first file tells the schema
+        time.sleep(0.1)
     step = top_k(queries(Case("spark", GROUPS, 1, 0, 0))[0])
     df = spark.readStream.schema(spark.read.parquet(str(root / "in")).schema).parquet(str(root / "in"))
     started = df.withWatermark("ts", "10 seconds").transform(step).writeStream.format("noop")
