@@ -48,10 +48,10 @@ $(WARM): $(READY) scripts/warm.py
 demo: $(WARM) ## Watch the k best rows of a Spark stream change, in the terminal and in the browser
 	$(SPARK) $(BIN)/skyband demo --dashboard
 
-test: $(READY) ## Run all tests: two at a time, then those on Spark, then the contract suite without compiled kernels
-	$(SPARK) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark"
-	$(SPARK) $(BIN)/python -m pytest tests -m spark
-	$(SPARK) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest -n 2 tests/contract
+test: $(WARM) ## Run all tests: two at a time, then those on Spark, then the contract suite without compiled kernels
+	$(TRIED) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark"
+	$(TRIED) $(BIN)/python -m pytest tests -m spark
+	$(TRIED) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest -n 2 tests/contract
 
 test-lowest: $(READY) ## Run the Spark tests once more on the oldest Spark that is supported
 	[ -x .venv/lowest/bin/python ] || $(UV) venv --quiet --python $(BIN)/python .venv/lowest
