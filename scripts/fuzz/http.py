@@ -10,8 +10,6 @@ import urllib.parse
 from functools import cache
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from scripts.fuzz.mutate import HURTFUL
 
 ALLOWED = {200, 204, 301, 304, 307, 400, 403, 404, 405, 413, 414, 421, 422, 431}
@@ -22,15 +20,11 @@ _EVENTS = "/api/stream"  # never ends: only its head is read
 @cache
 def _dashboard() -> Any:
     """One server for this process and its children."""
-    import skyband as sb
-    from skyband.dashboard import Dashboard, Hub
+    from scripts.openapi import hub
 
-    hub = Hub()
-    query = sb.TopK(k=2, by="x", window=sb.Tumbling("1 minute"), time="ts", per=["g"])
-    hub.describe("trades", query)
-    rows = pa.table({"ts": np.array([0, 61, 122], "datetime64[s]"), "x": [1.0, 2.0, 3.0], "g": ["a", "b", "a"]})
-    hub.answers("trades", sb.run(query, rows, progress=False))
-    return Dashboard(hub, port=0).start()
+    from skyband.dashboard import Dashboard
+
+    return Dashboard(hub(), port=0).start()
 
 
 @cache
