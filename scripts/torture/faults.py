@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,6 +46,18 @@ def missing(round_: Round) -> dict[str, str]:
 def _driver(round_: Round, _: random.Random) -> Mend | None:
     round_.driver.kill()
     return None
+
+
+def _between(round_: Round, _: random.Random) -> Mend | None:
+    """In the moment after a file sink has committed a batch, before Spark has."""
+    logs = [round_.folder / "sink" / s.name / "_spark_metadata" for s in round_.streams if s.sink == "parquet"]
+    before, until = {f for log in logs for f in log.glob("[0-9]*")}, time.monotonic() + 5
+    workers = round_.driver.workers()  # looking for them takes longer than that moment
+    while time.monotonic() < until:
+        if {f for log in logs for f in log.glob("[0-9]*")} - before:
+            round_.driver.kill(workers)
+            return None
+    raise MissedError
 
 
 class MissedError(Exception):
@@ -161,6 +174,7 @@ def _nothing(_round: Round, _: random.Random) -> Mend | None:
 FAULTS = (
     Fault("driver killed", 8, _driver, kills_driver=True),
     Fault("driver's Java killed", 4, _java, kills_driver=True),
+    Fault("driver killed as a sink commits", 4, _between, kills_driver=True),
     Fault("executor killed", 12, _executor, needs="cluster"),
     Fault("Python worker killed", 12, _worker),
     Fault("Python daemon killed", 6, _daemon),

@@ -21,6 +21,8 @@ from scripts.torture.world import Disk, Driver, Postgres, Redis, WallClock, scra
 MTIME = 1_700_000_000
 PATIENCE = 300.0
 """Seconds after which answers that are not there count as lost."""
+STILL = 15.0
+"""Seconds without a new batch after which a stream that wants answers has forgotten its watermark."""
 
 
 class WrongError(Exception):
@@ -37,6 +39,7 @@ class Round:
         self.rng = random.Random(f"{seed} feed")
         self.rows = {s.name: Rows(s, seed) for s in self.streams}
         self.expected = 0  # rows of answers that must be there
+        self.nudged: list[str] = []  # streams whose last answers came with the next rows only
         self.files = {s.name: 0 for s in self.streams}
         self.clock = WallClock(self.folder)
         self.checkpoint, self.sink = Disk(self.folder / "checkpoint"), Disk(self.folder / "sink")
@@ -98,10 +101,11 @@ class Round:
     def settle(self, patience: float = PATIENCE) -> float:
         """Wait until every answer is there, and nothing else. How long it took; an error if it never is."""
         began = time.monotonic()
-        want = {s.name: wanted(s, self.rows[s.name]) for s in self.streams}
-        self.expected = sum(map(Counter.total, want.values()))
+        want = self._wanted()
+        self.nudged, still = [], {s.name: (began, -1) for s in self.streams}
         while True:
-            self.driver.ensure()
+            if self.driver.ensure():
+                still = dict.fromkeys(still, (time.monotonic(), -1))
             wrong = {name: self._wrong(name, want[name]) for name in want}
             wrong = {name: text for name, text in wrong.items() if text}
             inside = self.inside.wrong()
@@ -111,7 +115,31 @@ class Round:
                 self.driver.explain()
                 shown = [f"{s}: {wrong[s.name]}" for s in self.streams if s.name in wrong] + [inside] * bool(inside)
                 raise WrongError("\n".join([*shown, *(f"  {e}" for e in self.driver.say()["errors"][-3:])]))
+            for name in wrong:
+                batch, now = self._committed(name), time.monotonic()
+                if batch != still[name][1]:
+                    still[name] = now, batch
+                elif batch >= 0 and now - still[name][0] > STILL and name not in self.nudged:
+                    self.nudged.append(name)
+                    self.feed([name])
+                    want = self._wanted()
             time.sleep(0.1)
+
+    def _wanted(self) -> dict[str, Answers]:
+        want = {s.name: wanted(s, self.rows[s.name]) for s in self.streams}
+        self.expected = sum(map(Counter.total, want.values()))
+        return want
+
+    def _committed(self, name: str) -> int:
+        """The last batch, if Spark has committed it and is up with nothing begun; else -1.
+
+        A batch that its sink had committed and Spark had not is skipped after a restart, and so are its event times;
+        one that Spark had committed gets no batch without data after it. Either way windows close with the next rows.
+        """
+        room = self.folder / "checkpoint" / name
+        last = [max((int(f.name) for f in (room / log).glob("[0-9]*")), default=-1) for log in ("offsets", "commits")]
+        up = name in self.driver.say()["starts"]
+        return last[1] if up and last[0] == last[1] else -1
 
     def _wrong(self, name: str, want: Answers) -> str:
         try:

@@ -128,7 +128,9 @@ def _round(seed: str, number: int, faults: int, asked: argparse.Namespace, log: 
                 continue
             log.done[step.fault.name] += 1
             log.slow.setdefault(step.fault.name, []).append(took)
-            print(f"  {at:3d} {step}: right again after {took:.1f} s, {world.expected - before:+d} rows", flush=True)
+            more = f", with the next rows of {', '.join(world.nudged)}" if world.nudged else ""
+            grown = f"{world.expected - before:+d} rows"
+            print(f"  {at:3d} {step}: right again after {took:.1f} s{more}, {grown}", flush=True)
         time.sleep(1)  # what came twice would come now
         world.settle()
         fine = True

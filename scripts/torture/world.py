@@ -173,10 +173,10 @@ class Driver:
             self.start()
         return gone
 
-    def kill(self) -> None:
+    def kill(self, workers: list[psutil.Process] | None = None) -> None:
         """The process, its JVM and its workers, all at once."""
         assert self.process is not None
-        workers = self.workers()  # they lead groups of their own
+        workers = self.workers() if workers is None else workers  # they lead groups of their own
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         for worker in workers:

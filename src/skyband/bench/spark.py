@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         shape = f"win/slide={self.ratio} k={self.k} groups={self.groups}"
-        return shape if self.batch >= 100_000 else f"{shape} batches of {self.batch}"
+        return shape if self.batch > 1_000 else f"{shape} batches of {self.batch}"
 
 
 @dataclass(frozen=True)
@@ -240,11 +240,11 @@ def cases(*, quick: bool) -> list[Case]:
     todo = [Case(way, 10, 10, 1, big, batch) for way in WAYS]
     for ratio in (60, 360, 600):
         todo += [Case(way, ratio, 10, 1, big, batch) for way in ("skyband", "two-level")]
-    todo.append(Case("max_by", 360, 10, 1, small // 2, batch))
+    todo.append(Case("max_by", 360, 10, 1, small // 2, small // 14))
     todo += [Case(way, 10, 100, 1, big, batch) for way in ("skyband", "two-level")]
     todo += [Case(way, 10, 10, 500, big, batch) for way in ("skyband", "two-level")]
     todo += [Case(way, 60, 3, 10_000, big, batch) for way in ("skyband", "two-level")]
-    todo.append(Case("max_by", 60, 3, 10_000, small, batch))
+    todo.append(Case("max_by", 60, 3, 10_000, small, small // 7))
     todo += [Case(way, 10, 10, 1, 20_000, 1_000) for way in ("skyband", "max_by")]
     return todo
 
