@@ -114,3 +114,13 @@ def test_rows_that_agree_in_score_time_and_id_do_not_depend_on_tasks(spark):
     said = [df.repartition(n).transform(sb.spark.top_k(query)).toArrow() for n in (1, 3, 7)]
     assert len({repr(table.sort_by("rank")["who"].to_pylist()) for table in said}) == 1
     assert said[0].num_rows == 3
+
+
+def test_a_limit_of_bytes_is_lifted_only_where_nobody_has_set_one(spark):
+    limit = "spark.sql.execution.arrow.maxBytesPerBatch"
+    for given_limit, want in ((None, str(2**31 - 1)), ("1m", "1m")):
+        own = spark.newSession()
+        own.conf.unset(limit) if given_limit is None else own.conf.set(limit, given_limit)
+        rows = own.createDataFrame(trades(20, seed=1).to_pandas())
+        rows.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"))))
+        assert own.conf.get(limit) == want

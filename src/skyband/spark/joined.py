@@ -137,16 +137,16 @@ class JoinPacker(Packer):
         named = dict.fromkeys(name for one in share.queries for name in (*one.per, one.join.on))  # type: ignore[union-attr]
         self._key = Groups(list(named))
 
-    def _pruned(self, part: Part) -> Part:
+    def _pruned(self, part: Part, pane: np.ndarray, ends: np.ndarray) -> Part:
+        del ends
         if not self._newest or not len(part.time):
             return part
-        pane, _ = self._panes(part.time)
         key = self._key.codes(part.rows.select(self._key.per))
         assert part.id is not None
         order = np.lexsort((part.id, part.time, key, pane))
         last = np.append((np.diff(pane[order]) != 0) | (np.diff(key[order]) != 0), [True])
-        ends = np.flatnonzero(last)
-        newest = order[ends[np.searchsorted(ends, np.arange(len(order)))]]
+        lasts = np.flatnonzero(last)
+        newest = order[lasts[np.searchsorted(lasts, np.arange(len(order)))]]
         # rows that agree in time and id are told apart by what is in them, behind the shuffle
         same = (part.time[order] == part.time[newest]) & (part.id[order] == part.id[newest])
         return part.take(np.sort(order[same]))

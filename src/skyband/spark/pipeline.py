@@ -15,7 +15,7 @@ from skyband.join.shared import shared_join
 from skyband.query import Ever, TopK
 from skyband.spark.board import Board
 from skyband.spark.joined import LOOKUPS, Joined, pack_changes
-from skyband.spark.session import ROCKSDB
+from skyband.spark.session import suit
 from skyband.spark.share import Share, Shared, Single
 from skyband.workload.family import per_of
 from skyband.workload.split import split
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from skyband.spark.maintain import Operator
 
 OLDEST = (4, 2)
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _MOST_BUCKETS = 1024
+_SOME, _SOME_BYTES = 50_000, 32 << 20  # rows and bytes that are pruned at a time
 _NEWEST = "__skyband_newest"
 
 
@@ -152,6 +152,7 @@ def _transformed(
     from skyband.spark.prune import ID, PACKED
     from skyband.spark.state import fingerprint
 
+    suit(df.sparkSession)
     first, ruled = asked[0], CONTROL in df.columns
     if ruled and (not isinstance(shares[0], Shared) or shares[0].family.reserve is None):
         msg = 'control rows need what queries to come must fit into: write sb.Workload(..., max_k=100, finest="10 s")'
@@ -204,9 +205,6 @@ def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None,
     from skyband.spark.emit import decoded
     from skyband.spark.maintain import told_type
 
-    session = packed.sparkSession
-    if session.conf.get(_PROVIDER, "") != ROCKSDB:
-        session.conf.set(_PROVIDER, ROCKSDB)  # the only one that serves this operator
     told = told_type(operator.counted)
     said = packed.groupBy("bucket").transformWithStateInPandas(operator, told, "append", time)
     counts = [(F.max if count == "refused" else F.sum)(count).alias(count) for count in operator.counted]
@@ -270,17 +268,29 @@ def _packing(
         from skyband.spark.control import orders_in, told_all
 
         packers = [share.packer(keys) for share, keys in dealt]
-        for batch in batches:
-            if batch.num_rows:
-                rows, orders = orders_in(pa.Table.from_batches([batch]), dealt[0][0].query)
-                for packer in packers:
-                    packer.add(rows)
-                if orders:  # to every bucket
-                    yield from told_all([key for _, keys in dealt for key in keys], orders)
+        for some in gathered(batches):
+            rows, orders = orders_in(some, dealt[0][0].query)
+            for packer in packers:
+                packer.add(rows)
+            if orders:  # to every bucket
+                yield from told_all([key for _, keys in dealt for key in keys], orders)
         for packer in packers:
             yield from packer.packed()
 
     return pack
+
+
+def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of some batches at a time: Spark's are small, and each step over them has its price."""
+    some: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            some.append(batch)
+        if sum(b.num_rows for b in some) >= _SOME or sum(b.nbytes for b in some) >= _SOME_BYTES:
+            yield pa.Table.from_batches(some).combine_chunks()
+            some = []
+    if some:
+        yield pa.Table.from_batches(some).combine_chunks()
 
 
 def _answering(shares: dict[int, Share], schema: pa.Schema, *, early: bool) -> Callable[[pa.Table], pa.Table]:

@@ -64,11 +64,17 @@ class Packer:
         group = np.zeros(len(score), np.int32) if self.groups is None else self.groups.codes(rows)
         part = Part(rows, score, time, number, group)
         if self.prunes:
-            self._count(part)
-            part = self._pruned(part.take(np.flatnonzero(~np.isnan(score))) if np.isnan(score).any() else part)
+            pane, ends = self._panes(time)
+            none = np.isnan(score)
+            self.counts.add(ends, None if self.groups is None else self.bucket()[group], none, pane)
+            if none.any():
+                there = np.flatnonzero(~none)
+                part, pane = part.take(there), pane[there]
+            part = self._pruned(part, pane, ends)
         self.parts.append(part)
         if self.prunes and sum(len(p.time) for p in self.parts) > self.limit:
-            self.parts = [self._pruned(joined(self.parts))]
+            whole = joined(self.parts)
+            self.parts = [self._pruned(whole, *self._panes(whole.time))]
             self.limit = max(_MANY, 2 * len(self.parts[0].time))
 
     @property
@@ -85,31 +91,25 @@ class Packer:
             return np.zeros(0, np.int64)
         return placed(mixed(table), len(self.keys))
 
-    def _count(self, part: Part) -> None:
-        """How many rows each pane and bucket stands for."""
-        pane, ends = self._panes(part.time)
-        self.counts.add(ends, self.bucket()[part.group], np.isnan(part.score), pane)
-
     def _panes(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each row the number of its pane in this batch, and where the panes end."""
+        if not len(time):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         start = np.asarray(self.clock.pane(time))
-        low, high = int(start.min(initial=0)), int(start.max(initial=0))
-        if low == high and len(time):
-            return np.zeros(len(time), np.int64), np.array([self.clock.pane_end(int(time[0]))])
+        low, high = int(start.min()), int(start.max())
+        if low == high:
+            return np.zeros(len(time), np.int64), np.array([self.clock.pane_end(low)])
         regular = isinstance(self.clock, Clock) and self.clock.size % self.clock.slide == 0
         step = self.clock.slide if regular else 1
         if (high - low) // step <= 4 * len(time) and regular:  # close together: no need to sort
-            number = (start - low) // step
-            there = np.bincount(number) > 0
-            ends = self.clock.pane_end(low + step * np.flatnonzero(there))
-            return (np.cumsum(there) - 1)[number], np.asarray(ends)
+            ends = self.clock.pane_end(low + step * np.arange((high - low) // step + 1))
+            return (start - low) // step, np.asarray(ends)
         starts, pane = np.unique(start, return_inverse=True)
         return pane, np.asarray(self.clock.pane_end(starts))
 
-    def _pruned(self, part: Part) -> Part:
+    def _pruned(self, part: Part, pane: np.ndarray, ends: np.ndarray) -> Part:
         from skyband.kernels.prune import best_rows
 
-        pane, ends = self._panes(part.time)
         groups = 1 if self.groups is None else len(self.groups)
         code, codes = pane * groups + part.group, len(ends) * groups
         if codes > 4 * len(code) + 1024:
@@ -122,7 +122,7 @@ class Packer:
         """All that is left, one row for each bucket, or more where there is much."""
         whole = joined(self.parts) if self.parts else None
         if whole is not None and self.prunes:
-            whole = self._pruned(whole)
+            whole = self._pruned(whole, *self._panes(whole.time))
         mine = np.empty(0, np.int64) if whole is None else self.bucket()[whole.group]
         if not self.prunes:
             self.counts.add(np.full(len(mine), NEVER), mine, np.zeros(len(mine), np.bool_))
@@ -142,11 +142,13 @@ class Counts:
         self._width = buckets
         self._found: dict[tuple[int, int], np.ndarray] = {}  # (bucket, pane end): rows, without score, without time
 
-    def add(self, ends: np.ndarray, bucket: np.ndarray, none: np.ndarray, pane: np.ndarray | None = None) -> None:
-        """Rows by where their pane ends; with `pane`, by its number in `ends`."""
+    def add(
+        self, ends: np.ndarray, bucket: np.ndarray | None, none: np.ndarray, pane: np.ndarray | None = None
+    ) -> None:
+        """Rows by where their pane ends; with `pane`, by its number in `ends`. Without `bucket`, all of the first."""
         if pane is None:
             ends, pane = np.unique(ends, return_inverse=True)
-        code = pane * self._width + bucket
+        code = pane * self._width + (0 if bucket is None else bucket)
         rows = np.bincount(code, minlength=len(ends) * self._width)
         without = np.bincount(code[none], minlength=len(ends) * self._width)
         for at in np.flatnonzero(rows):

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_BYTES, _NO_LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch", "2147483647"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    _PROVIDER: ROCKSDB,
+    _BYTES: _NO_LIMIT,
     "spark.python.daemon.module": "skyband.spark.daemon",
     "spark.python.authenticate.socketTimeout": "120s",  # on a busy machine Python takes longer than Spark's 15 s
 }
@@ -50,6 +53,19 @@ def session(
     for key, value in {**ours, **settings}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def suit(spark: SparkSession) -> None:
+    """Set what our operators need of a session that somebody else has made.
+
+    RocksDB, since no other store serves them. And no limit of bytes on a batch for Python, where the session has
+    Spark's own: to keep to it Spark adds up the size of all columns after every row, which takes two thirds of the
+    hand-over. The limit of rows (`spark.sql.execution.arrow.maxRecordsPerBatch`) still holds.
+    """
+    if spark.conf.get(_PROVIDER, "") != ROCKSDB:
+        spark.conf.set(_PROVIDER, ROCKSDB)
+    if spark.conf.get(_BYTES, None) is None:  # nobody has set it
+        spark.conf.set(_BYTES, _NO_LIMIT)
 
 
 def find_java() -> None:

@@ -14,8 +14,9 @@ from skyband.flow.ids import id_numbers
 from skyband.flow.score import scores
 from skyband.query.duration import duration
 from skyband.query.expression import Expression, parse
-from skyband.spark.pipeline import bucket_keys, check_version, stateful
+from skyband.spark.pipeline import bucket_keys, check_version, gathered, stateful
 from skyband.spark.prune import NEVER, PACKED, Counts, Packed, in_utc
+from skyband.spark.session import suit
 from skyband.spark.state import unwrite
 from skyband.tables.distant import Distant
 from skyband.tables.protocol import CHANGE, VERSION
@@ -271,6 +272,7 @@ class ViewBucket:
 def _transformed(df: DataFrame, share: Watched) -> DataFrame:
     from skyband.spark.emit import source_schema
 
+    suit(df.sparkSession)
     schema = source_schema(df.schema)
     share.check(schema)
     needed = dict.fromkeys([share.table.key, share.version, *share.columns, *share.by.columns])
@@ -296,9 +298,8 @@ def _transformed(df: DataFrame, share: Watched) -> DataFrame:
 def _packing(share: Watched, keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packer = share.packer(keys)
-        for batch in batches:
-            if batch.num_rows:
-                packer.add(pa.Table.from_batches([batch]))
+        for some in gathered(batches):
+            packer.add(some)
         yield from packer.packed()
 
     return pack
