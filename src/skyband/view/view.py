@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from skyband.errors import QueryError, SchemaError, TableError
-from skyband.flow.ids import id_numbers
 from skyband.flow.score import scores
 from skyband.query.expression import Expression, parse
-from skyband.view.changes import Batch, batch_of
+from skyband.view.changes import Batch, batch_of, keys_of
 from skyband.view.core import Core
 from skyband.view.filling import Filling
 from skyband.view.kept import NOTHING, Kept
@@ -206,7 +205,7 @@ class View:
             msg = "a batch of changes lacks the column '_version', by which ordered=False tells which is newer: add it"
             raise SchemaError(msg)
         score = score if batch.gone is None else np.where(batch.gone, np.nan, score)
-        ids = id_numbers(batch.rows.column(self.table.key), self.table.key)
+        ids = keys_of(batch.rows.column(self.table.key), self.table.key)
         with self._lock:
             self._take(batch._replace(ids=ids, score=score))
 
