@@ -30,13 +30,17 @@ def test_a_plan_says_where_no_small_view_serves():
     assert "refill='soon' is no cost" in skyband("view", "plan", "--refill", "soon").output
 
 
-def test_the_suite_measures_every_workload_and_database(monkeypatch):
+def test_the_suite_measures_every_workload_and_database(monkeypatch, tmp_path):
     pytest.importorskip("sqlalchemy")
     monkeypatch.setattr(suite, "QUICK", suite.Scale(3_000, 30_000, 0.5))
-    done = skyband("bench", "view", "--quick", "--json", "--no-spark")
+    out = tmp_path / "view.jsonl"
+    out.write_text('{"suite": "view", "case": "kept", "way": "from before"}\n', encoding="utf-8")
+    done = skyband("bench", "view", "--quick", "--json", "--no-spark", "--out", str(out))
     assert done.exit_code == 0, done.output
-    lines = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
-    assert {line["case"] for line in lines} == set(suite.WORKLOADS)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()][1:] == found
+    lines = [line for line in found if "kmax" in line]
+    assert {line["case"] for line in found} == {*suite.WORKLOADS, "updates", "reads"}
     assert {"memory", "sqlite", "sqlite, index", "remote"} <= {line["base"] for line in lines}
     for case in suite.WORKLOADS:
         mine = [line for line in lines if line["case"] == case and line["base"] == "sqlite"]

@@ -77,20 +77,22 @@ def cases(*, quick: bool) -> list[Case]:
     )
 
 
-def run(todo: list[Case], *, seed: int = 7) -> Iterator[Result]:
+def run(todo: list[Case], *, seed: int = 7, say: Callable[[str], None] = lambda _: None) -> Iterator[Result]:
     """Measure one case after the other in one warm session."""
     from dataclasses import replace
 
     from skyband.spark.session import session
 
+    say("Spark starts")
     spark = session("skyband bench", "local[2]", {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})
     root = Path(tempfile.mkdtemp(prefix="skyband-bench-"))
-    warm = [case._replace(rows=80_000, batch=10_000) for case in {case.way: case for case in todo}.values()]
+    warm = [case._replace(rows=60_000, batch=10_000) for case in {case.way: case for case in todo}.values()]
     try:
         for case in [*warm, *todo]:
             folder = root / f"{case.rows}-{case.batch}"
             if not folder.exists():
                 write_files(folder, trades(case.rows, case.groups, seed), case.batch)
+            say(f"leaderboard, win/slide {case.ratio}, {case.rows:,} rows: {case.way}")
             result = measure(spark, case, folder, WAYS)
             if case in todo:
                 yield replace(result, suite="view", case=f"leaderboard, win/slide={case.ratio}, {case.groups:,} keys")

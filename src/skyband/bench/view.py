@@ -22,7 +22,7 @@ from skyband.tables.columns import Columns
 from skyband.view.policy import Adaptive, Policy, policy
 from skyband.view.view import View
 
-__all__ = ["FIXED", "FULL", "K", "POLICIES", "QUICK", "Cost", "Ran", "Scale", "indexed", "ran", "run"]
+__all__ = ["FIXED", "FULL", "POLICIES", "QUICK", "WORKLOADS", "Cost", "K", "Ran", "Scale", "indexed", "ran", "run"]
 
 K = 100
 FIXED = (100, 150, 200, 300, 500, 1_000, 2_000, 4_000)

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _PIECE = 1 << 16  # changes after which the policy looks again, however long the batch
 
 
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return len(one) == len(other) and bool((one == other).all())
+
+
 class View:
     """The `k` best rows of a table in a database, read at any time without asking it.
 
@@ -165,7 +169,7 @@ class View:
             self._absorb()
             ids, score, row = self._core.top(self.k)
             shown = self._shown
-            if shown is not None and all(map(np.array_equal, shown[1:], (ids, score, row))):
+            if shown is not None and all(map(_same, shown[1:], (ids, score, row))):
                 return shown[0]
             table = self._kept.table(ids, -score if self.ascending else score, row)
             self._shown = (table, ids, score, row)
