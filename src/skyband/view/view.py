@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -288,23 +289,28 @@ class View:
 
     # ------------------------------------------------------------ saving
 
-    def save(self) -> dict[str, np.ndarray | pa.Table]:
-        """All that the view needs to go on elsewhere, as named arrays and tables."""
+    def save(self, path: str | Path | None = None) -> dict[str, np.ndarray | pa.Table]:
+        """All that the view needs to go on elsewhere, as named arrays and tables; with `path`, in that file too."""
         from skyband.view.restore import saved
+        from skyband.view.stored import store
 
         with self._lock:
             self.settle()
-            return saved(self, self._kept, self._filling)
+            found = saved(self, self._kept, self._filling)
+        if path is not None:
+            store(found, Path(path))
+        return found
 
     @classmethod
-    def restore(cls, table: Base, saved: Mapping[str, np.ndarray | pa.Table], **options: Any) -> Self:
+    def restore(cls, table: Base, saved: Mapping[str, np.ndarray | pa.Table] | str | Path, **options: Any) -> Self:
         """A view from what was saved, brought up to date from the table's change log; built again where there is none.
 
-        `options` are those of the view, such as `kmax` and `refill_at`.
+        `saved` is what `save` returned, or its file. `options` are those of the view, such as `kmax` and `refill_at`.
         """
         from skyband.view.restore import restored
+        from skyband.view.stored import stored
 
-        return restored(cls, table, saved, options)
+        return restored(cls, table, stored(Path(saved)) if isinstance(saved, str | Path) else saved, options)
 
     @classmethod
     def resume(  # noqa: PLR0913 - as the door
