@@ -86,7 +86,7 @@ def run(todo: list[Case], *, seed: int = 7, say: Callable[[str], None] = lambda 
     say("Spark starts")
     spark = session("skyband bench", "local[2]", {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})
     root = Path(tempfile.mkdtemp(prefix="skyband-bench-"))
-    warm = [case._replace(rows=60_000, batch=10_000) for case in {case.way: case for case in todo}.values()]
+    warm = [case._replace(rows=40_000, batch=10_000) for case in {case.way: case for case in todo}.values()]
     try:
         for case in [*warm, *todo]:
             folder = root / f"{case.rows}-{case.batch}"
