@@ -69,7 +69,7 @@ WAYS: Ways = {"skyband": ours, "two-step": two_step, "two-step with panes": with
 
 
 def cases(*, quick: bool) -> list[Case]:
-    """What is measured: the best 10 of 1,000 keys by their sum, in large batches, for each costs a second in any case."""
+    """What is measured: the best 10 of 1,000 keys by their sum, in large batches: each costs a second in any case."""
     if quick:
         return [Case(way, 10, 10, 1_000, 600_000, 150_000) for way in ("skyband", "two-step")]
     overlaps = {10: WAYS, 60: ("skyband", "two-step with panes")}
