@@ -1,19 +1,21 @@
-"""The tables of docs/choosing.md and docs/peers.md, from the raw results in benchmarks/results.
+"""The measured tables of choosing, peers, views and leaderboards in docs, from the raw results in benchmarks/results.
 
 Run this after new results were put there; a test says when it was forgotten.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from skyband.bench import peers, plan
+from skyband.bench import peers, plan, view
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "docs" / "choosing.md", ROOT / "docs" / "peers.md")
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("choosing", "peers", "views", "leaderboards"))
 PICTURE = ROOT / "docs" / "img" / "peers.svg"
 Results = dict[tuple[str, str], dict[str, float]]
 Write = Callable[[dict[str, float] | None], str]
@@ -107,6 +109,10 @@ def tables() -> dict[str, str]:
         "plan-behind": behind_table(),
         "peers-growth": growth_table(),
         "peers": peers_table(),
+        "view-kmax": kmax_table(),
+        "view-policies": policies_table(),
+        "view-speed": speed_table(),
+        "boards": boards_table(),
     }
 
 
@@ -188,6 +194,69 @@ def peers_table() -> str:
     return markdown(
         ("peer", "version", "rows", "thousand rows a second", "CPU s", "MB", "digest of the answers"), rows, 2
     )
+
+
+def view_lines(field: str) -> list[dict[str, Any]]:
+    """The lines of the view suite that have such a field."""
+    text = (ROOT / "benchmarks" / "results" / "view.jsonl").read_text(encoding="utf-8")
+    return [line for line in map(json.loads, text.splitlines()) if field in line]
+
+
+def _bases(lines: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(line["base"] for line in lines))
+
+
+def kmax_table() -> str:
+    """Nanoseconds of an update in the moving window, by kmax and base."""
+    lines = [line for line in view_lines("kmax") if line["case"] == "moving window"]
+    found = {(line["kmax"], line["base"]): line["cost_ns"] for line in lines}
+    bases = _bases(lines)
+    ways = [kmax for kmax in dict.fromkeys(line["kmax"] for line in lines) if kmax not in view.POLICIES[1:]]
+    rows = [(kmax, *(_nanoseconds(found[kmax, base]) for base in bases)) for kmax in ways]
+    asked = next(line for line in lines if line["kmax"] == "100")
+    every = {line["base"]: line["refill_ms"] for line in lines}
+    refill = ("a refill, ms", *(f"{every[base]:.2g}" if every[base] < 100 else f"{every[base]:.0f}" for base in bases))
+    return markdown((f"kmax, N {asked['rows']:,}", *bases), [*rows, refill])
+
+
+def _nanoseconds(cost: float) -> str:
+    return f"{cost:.1f}" if cost < 100 else f"{float(f'{cost:.3g}'):,.0f}"
+
+
+def policies_table() -> str:
+    """Cost of each policy, relative to the best fixed kmax; in brackets the worst round."""
+    lines = view_lines("kmax")
+    found = {(line["case"], line["kmax"], line["base"]): line for line in lines}
+    bases = _bases(lines)
+    rows = []
+    for case, kmax in itertools.product(dict.fromkeys(line["case"] for line in lines), view.POLICIES):
+        cells = (found[case, kmax, base] for base in bases)
+        rows.append((case, kmax, *(f"{one['against_best']:.2f} ({max(one['each_round']):.2f})" for one in cells)))
+    return markdown(("workload", "`kmax=`", *bases), rows, 2)
+
+
+def speed_table() -> str:
+    """Updates that can be ignored, and reads."""
+    rows = [
+        (f"{line['case']}: {line['way']}", f"{line['each_ns'] / 1e3:.2g}", f"{line['per_s']:,.0f}")
+        for line in view_lines("each_ns")
+    ]
+    return markdown(("", "microseconds each", "a second"), rows)
+
+
+def boards_table() -> str:
+    """Leaderboards on Spark."""
+    rows = [
+        (
+            line["case"].removeprefix("leaderboard, "),
+            line["way"],
+            f"{line['rows_per_s'] / 1e3:,.0f}",
+            f"{line['micros_per_row']:.1f}",
+            f"{line['state_bytes'] / 1e6:.1f}",
+        )
+        for line in view_lines("micros_per_row")
+    ]
+    return markdown(("", "way", "thousand rows a second", "CPU microseconds a row", "state, MB"), rows, 2)
 
 
 def filled(page: str) -> str:

@@ -153,7 +153,7 @@ def test_the_measured_tables_are_those_of_the_results():
     made = script("docs_measured")
     for path in made.PAGES:
         page = path.read_text(encoding="utf-8")
-        assert page.count("<!-- measured: ") == page.count("<!-- end -->") >= 2
+        assert page.count("<!-- measured: ") == page.count("<!-- end -->") >= 1
         assert made.filled(page) == page, f"docs/{path.name} is out of date: run scripts/docs_measured.py"
 
 

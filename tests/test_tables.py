@@ -3,8 +3,11 @@
 import datetime as dt
 import math
 import random
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -213,6 +216,49 @@ def test_a_commit_that_comes_late_is_not_skipped(open_table, postgres):
     slow.close()
     view.catch_up()
     assert told(view) == [(20.0, 2), (10.0, 1)]
+
+
+def test_a_notification_wakes_the_reader(open_table, postgres):
+    """Without NOTIFY the change would be seen after ten minutes."""
+    name = f"t{random.getrandbits(40)}"
+    table = open_table(postgres, name, key="id", rows={"id": [1, 2], "x": [1.0, 2.0]})
+    log_changes(table)
+    changes = follow(table, every=600)
+    late = threading.Timer(0.5, table.put, args=({"id": [1], "x": [9.0]},))
+    late.start()
+    began = time.monotonic()
+    assert next(changes)["x"].to_pylist() == [9.0]
+    assert time.monotonic() - began < 60
+    late.join()
+    changes.close()
+
+
+RESTARTED = """
+import sys
+import skyband as sb
+url, name, path = sys.argv[1:]
+view = sb.View.restore(sb.tables.open_table(url, name, key="id"), path)
+print(view.stats.updates, view.read()["id"].to_pylist())
+"""
+
+
+def test_a_view_in_a_file_goes_on_in_another_process(open_table, tmp_path):
+    url, path = f"sqlite:///{tmp_path}/a.db", tmp_path / "view.arrow"
+    table = open_table(url, "t", key="id", rows={"id": list(range(30)), "x": [float(i) for i in range(30)]})
+    log_changes(table)
+    view = sb.View(table, 3, "x")
+    view.save(path)
+    table.put({"id": [5], "x": [100.0]})
+    asked = [sys.executable, "-c", RESTARTED, url, "t", str(path)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    assert done.stdout.split(maxsplit=1) == ["1", "[5, 29, 28]\n"]
+    whole = path.read_bytes()
+    for damaged in (whole[:-20], whole[:900] + b"x" + whole[901:], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(sb.SnapshotError, match=r"view\.arrow holds no saved view"):
+            sb.View.restore(table, path)
+    with pytest.raises(sb.SnapshotError, match="build the view again"):
+        sb.View.restore(table, tmp_path / "none.arrow")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -251,20 +251,31 @@ def test_a_view_survives_a_restart_or_is_built_again():
 def test_policies():
     seen = Seen(10, 100, 10_000, 9, 9, 1000, 5, 5, 91, 1.0, 1e-4)
     printed = Adaptive(share=1, watch=False)
-    assert [p.start(10, 10_000) for p in (Fixed(50), Root(), Adaptive(), Modelled())] == [50, 110, 251, 110]
+    assert [p.start(10, 10_000) for p in (Fixed(50), Root(), Adaptive(), printed, Modelled())] == [
+        50,
+        110,
+        110,
+        251,
+        110,
+    ]
     assert printed.refilled(seen) == 150  # T = 1,000 is far below Z0 = 10,000: by half more at most
     assert printed.refilled(seen._replace(updates=4000)) == 125
     assert printed.refilled(seen._replace(updates=9000)) == 100
     assert printed.rested(seen._replace(updates=30_000, least=50)) == (80, 10_000)
-    assert Adaptive().rested(seen._replace(updates=25_000, drawdown=10)) == (
+    assert Adaptive().rested(seen._replace(updates=50_000, drawdown=10)) == (
         40,
-        25_000,
-    )  # 1.5 * 10 * sqrt(100 K / 25 K)
-    assert Adaptive().rested(seen._replace(updates=25_000, drawdown=50)) == (100, 25_000)
+        50_000,
+    )  # 1.5 * 10 * sqrt(200 K / 50 K)
+    assert Adaptive().rested(seen._replace(updates=50_000, drawdown=50)) == (100, 50_000)
     assert Adaptive().refilled(seen._replace(kmax=1000)) == 1010  # capped: k + 10 * sqrt(rows)
     up, down = seen._replace(updates=100_000, good=40_000, bad=30_000), seen._replace(updates=100, good=10, bad=60)
     assert Modelled().refilled(up) < Modelled().refilled(up._replace(good=30_000)) < 1010
     assert Modelled().refilled(down) == 1010
+    lucky = seen._replace(updates=1000, good=10, bad=20)  # no proof that p > q
+    assert Modelled().refilled(lucky) == Modelled().refilled(lucky._replace(good=20)) < 1010
+    rare = seen._replace(kmax=1000, updates=10_000_000, good=100, bad=100)
+    assert Modelled().rested(rare) == (13, 10_000_000)  # n (n + 1) / 2p reaches 1.83 * 10 K / 0.05 at n = 3
+    assert Modelled().rested(rare._replace(updates=900)) == (1000, 900)
 
 
 def test_more_rows_that_leave_than_enter_are_met_with_a_cap_and_a_word(caplog):

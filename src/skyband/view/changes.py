@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
+from skyband.flow.ids import id_numbers
 from skyband.flow.source import as_table
 from skyband.tables.protocol import CHANGE, VERSION
 
@@ -65,3 +66,16 @@ def batch_of(changes: Any, key: str) -> Batch:
     if VERSION in rows.column_names:
         version = rows.column(VERSION).cast(pa.int64()).to_numpy()
     return Batch(rows, gone, version)
+
+
+def keys_of(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    """Keys as numbers; whole numbers in one piece are not copied, which would cost more than to look at them.
+
+    Examples
+    --------
+    >>> keys_of(pa.chunked_array([[7, 3]]), "id").tolist()
+    [7, 3]
+    """
+    if column.type == pa.int64() and column.num_chunks == 1 and not column.null_count:
+        return column.chunk(0).to_numpy()
+    return id_numbers(column, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,9 +20,16 @@ from skyband.view.core import Core
 if TYPE_CHECKING:
     from skyband.view.changes import Batch
 
+_WHOLE, _SCORE = pa.int64(), pa.float64()
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 NOTHING = (np.inf, _HIGHEST)
 """The bound of a view that knows no row yet."""
+
+
+@lru_cache(maxsize=16)
+def _ranks(count: int) -> pa.Array:
+    """1, 2, 3, ...: the same for every read."""
+    return pa.array(np.arange(1, count + 1, dtype=np.int32))
 
 
 class Kept:
@@ -122,16 +130,15 @@ class Kept:
 
     def table(self, ids: np.ndarray, score: np.ndarray, row: np.ndarray) -> pa.Table:
         """Rows as they are shown; `score` as a user reads it."""
-        columns: dict[str, Any] = {
-            "rank": pa.array(np.arange(1, len(ids) + 1, dtype=np.int32)),
-            SCORE: pa.array(score),
-        }
-        kept = self._payload.take(row) if self._names and len(row) else None
+        columns: dict[str, Any] = {"rank": _ranks(len(ids)), SCORE: pa.array(score, _SCORE)}
+        names = self._names
+        kept = self._payload.take(row) if names and len(row) else None
         if not self.hashed:
-            columns[self.key] = pa.array(ids).cast(self.types.get(self.key, pa.int64()))
-        for name in self._names:
+            kind = self.types.get(self.key, _WHOLE)
+            columns[self.key] = pa.array(ids, _WHOLE) if kind == _WHOLE else pa.array(ids).cast(kind)
+        for name in names:
             columns[name] = pa.array([], self.types.get(name)) if kept is None else kept.column(name)
-        return pa.table(columns)
+        return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
     def below(self) -> tuple[float, object] | None:
         """From where on rows are missing, as the table reads it; None: from the best on."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _ENOUGH = 100  # updates for each of the k rows, before a view may shrink because it never fell far
 _LEAST = 3  # so far any view may fall
+_SIGMAS = 3  # good and bad updates that differ by less are taken to be equally likely
+_NOTHING = 1e-3  # the part of its updates' cost at which refills are no matter, however large a view may be
+_JENSEN = 1.83  # E[1 / Z] * E[Z] of the walk with p = q
 
 
 class Seen(NamedTuple):
@@ -105,17 +108,18 @@ class Adaptive:
 
     The refill interval is held near a goal Z0 = cost of a refill / (share * cost of an update). A refill earlier than
     Z0 / alpha enlarges kmax, by at most the part beta; none within alpha * Z0 updates takes the part gamma of what was
-    never needed away. It starts with rows^0.6. Where more rows leave than enter (p > q) no small view serves long: kmax
-    stays below k + cap * sqrt(rows).
+    never needed away. Where more rows leave than enter (p > q) no small view serves long: kmax stays below
+    k + cap * sqrt(rows).
 
     With `watch` it need not wait so long: how far the size has fallen in T updates tells how far it may fall until the
-    goal, sqrt(Z0 / T) times as far if it walks at random. Half as much more is enough.
-    `Adaptive(share=1, watch=False)` is the paper's own, at which refills cost as much as updates.
+    goal, sqrt(Z0 / T) times as far if it walks at random. Half as much more is enough. It then starts with
+    k + sqrt(rows). `Adaptive(share=1, watch=False)` is the paper's own, at which refills cost as much as updates; it
+    starts with rows^0.6.
 
     Examples
     --------
     >>> Adaptive().start(100, 1_000_000)
-    3981
+    1100
     >>> seen = Seen(k=10, kmax=100, rows=1000, size=9, least=9, updates=50, good=5, bad=96, drawdown=91,
     ...             refill_cost=1.0, update_cost=0.001)
     >>> printed = Adaptive(share=1, watch=False)
@@ -131,12 +135,12 @@ class Adaptive:
     beta: float = 0.5
     gamma: float = 0.5
     cap: float = 10.0
-    share: float = 0.1
+    share: float = 0.05
     watch: bool = True
 
     def start(self, k: int, rows: int) -> int:
-        """rows^0.6, at least k."""
-        return max(k, min(round(rows**0.6), max(rows, 1)))
+        """As `Root`; the paper's own with rows^0.6, at least k."""
+        return Root().start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
 
     def refilled(self, seen: Seen) -> int:
         """Larger if the refill came too early."""
@@ -164,7 +168,7 @@ class Modelled:
     """The kmax at which the random-walk model expects the least cost, from the good and bad updates seen so far.
 
     Where more rows leave than enter (p > q) no small view serves long: kmax is then held at `cap` times the root
-    of the table's size.
+    of the table's size. Between refills it shrinks to where they cost the part `share` of what updates cost.
 
     Examples
     --------
@@ -179,6 +183,7 @@ class Modelled:
     """
 
     cap: float = 10.0
+    share: float = 0.05
 
     def start(self, k: int, rows: int) -> int:
         """As `Root`, until something has been seen."""
@@ -190,14 +195,46 @@ class Modelled:
 
         if seen.updates < 1 or not seen.bad:
             return seen.kmax
-        p, q = seen.bad / seen.updates, seen.good / seen.updates
+        p, q = _chances(seen)
         most = _most(seen, self.cap)
+        most = min(most, seen.k + _rows_for(_interval(seen) / _NOTHING, p, q, most - seen.k))
         costs: Costs = Costs(refill=seen.refill_cost, update=max(seen.update_cost, 1e-12))
         return max(seen.k, cheapest(seen.k, most, p, q, costs))
 
     def rested(self, seen: Seen) -> tuple[int, float]:
-        """No change."""
-        return seen.kmax, seen.updates
+        """Smaller where lemma 1 says that refills would still cost next to nothing."""
+        from skyband.view.model import expected_interval
+
+        less = int(0.8 * seen.kmax) - seen.k
+        if less < 1 or seen.updates < _ENOUGH * seen.k:
+            return seen.kmax, seen.updates
+        goal, chances = _JENSEN * _interval(seen) / self.share, _chances(seen)
+        if expected_interval(less, *chances) < goal:
+            return seen.kmax, seen.updates
+        return seen.k + _rows_for(goal, *chances, less), seen.updates
+
+
+def _chances(seen: Seen) -> tuple[float, float]:
+    """The chances p and q; equal where what was seen is no proof that they differ."""
+    bad, good = max(seen.bad, _LEAST), max(seen.good, _LEAST)
+    if abs(bad - good) < _SIGMAS * math.sqrt(bad + good):
+        bad = good = max(bad, good)
+    updates = max(seen.updates, bad + good)
+    return bad / updates, good / updates
+
+
+def _rows_for(goal: float, p: float, q: float, most: int) -> int:
+    """The least n, up to `most`, whose expected interval reaches the goal (lemma 1)."""
+    from skyband.view.model import expected_interval
+
+    low, high = 1, max(most, 1)
+    while low < high:
+        middle = (low + high) // 2
+        if expected_interval(middle, p, q) < goal:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _most(seen: Seen, cap: float) -> int:

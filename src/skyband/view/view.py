@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from skyband.errors import QueryError, SchemaError, TableError
-from skyband.flow.ids import id_numbers
 from skyband.flow.score import scores
 from skyband.query.expression import Expression, parse
-from skyband.view.changes import Batch, batch_of
+from skyband.view.changes import Batch, batch_of, keys_of
 from skyband.view.core import Core
 from skyband.view.filling import Filling
 from skyband.view.kept import NOTHING, Kept
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from skyband.tables.protocol import Base, Ranked
 
 
-_PIECE = 1 << 16  # changes after which the policy looks again, however long the batch
+_PIECE = 1 << 18  # changes after which the policy looks again, however long the batch
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return len(one) == len(other) and bool((one == other).all())
 
 
 class View:
@@ -166,7 +170,7 @@ class View:
             self._absorb()
             ids, score, row = self._core.top(self.k)
             shown = self._shown
-            if shown is not None and all(map(np.array_equal, shown[1:], (ids, score, row))):
+            if shown is not None and all(map(_same, shown[1:], (ids, score, row))):
                 return shown[0]
             table = self._kept.table(ids, -score if self.ascending else score, row)
             self._shown = (table, ids, score, row)
@@ -206,7 +210,7 @@ class View:
             msg = "a batch of changes lacks the column '_version', by which ordered=False tells which is newer: add it"
             raise SchemaError(msg)
         score = score if batch.gone is None else np.where(batch.gone, np.nan, score)
-        ids = id_numbers(batch.rows.column(self.table.key), self.table.key)
+        ids = keys_of(batch.rows.column(self.table.key), self.table.key)
         with self._lock:
             self._take(batch._replace(ids=ids, score=score))
 
@@ -285,23 +289,28 @@ class View:
 
     # ------------------------------------------------------------ saving
 
-    def save(self) -> dict[str, np.ndarray | pa.Table]:
-        """All that the view needs to go on elsewhere, as named arrays and tables."""
+    def save(self, path: str | Path | None = None) -> dict[str, np.ndarray | pa.Table]:
+        """All that the view needs to go on elsewhere, as named arrays and tables; with `path`, in that file too."""
         from skyband.view.restore import saved
+        from skyband.view.stored import store
 
         with self._lock:
             self.settle()
-            return saved(self, self._kept, self._filling)
+            found = saved(self, self._kept, self._filling)
+        if path is not None:
+            store(found, Path(path))
+        return found
 
     @classmethod
-    def restore(cls, table: Base, saved: Mapping[str, np.ndarray | pa.Table], **options: Any) -> Self:
+    def restore(cls, table: Base, saved: Mapping[str, np.ndarray | pa.Table] | str | Path, **options: Any) -> Self:
         """A view from what was saved, brought up to date from the table's change log; built again where there is none.
 
-        `options` are those of the view, such as `kmax` and `refill_at`.
+        `saved` is what `save` returned, or its file. `options` are those of the view, such as `kmax` and `refill_at`.
         """
         from skyband.view.restore import restored
+        from skyband.view.stored import stored
 
-        return restored(cls, table, saved, options)
+        return restored(cls, table, stored(Path(saved)) if isinstance(saved, str | Path) else saved, options)
 
     @classmethod
     def resume(  # noqa: PLR0913 - as the door
