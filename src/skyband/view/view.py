@@ -116,6 +116,7 @@ class View:
         """All changes up to this one have been applied, where they have versions."""
         self._lock = threading.RLock()
         self._shown: tuple[pa.Table, np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._asked = False  # since the last changes, somebody has read
         self._told: pa.Table | None = None
 
     def _begin(self, kept: Kept, kmax: int | str | Policy, refill_at: int | None) -> None:
@@ -168,13 +169,17 @@ class View:
         """The k best rows: rank, score, key and the other columns. O(k); no query."""
         with self._lock:
             self._absorb()
-            ids, score, row = self._core.top(self.k)
-            shown = self._shown
-            if shown is not None and all(map(_same, shown[1:], (ids, score, row))):
-                return shown[0]
-            table = self._kept.table(ids, -score if self.ascending else score, row)
-            self._shown = (table, ids, score, row)
-            return table
+            self._asked = True
+            return self._list()
+
+    def _list(self) -> pa.Table:
+        ids, score, row = self._core.top(self.k)
+        shown = self._shown
+        if shown is not None and all(map(_same, shown[1:], (ids, score, row))):
+            return shown[0]
+        table = self._kept.table(ids, -score if self.ascending else score, row)
+        self._shown = (table, ids, score, row)
+        return table
 
     def changes(self, *, ranks: bool = False) -> pa.Table:
         """What has changed in the list since this was last asked: `_change_type`, then the columns of `read`.
@@ -254,6 +259,9 @@ class View:
         self.stats.updates += size
         if batch.version is not None:
             self.version = max(self.version, int(batch.version.max()))
+        if self._asked:  # who reads will read again, and had better find the list made
+            self._asked = False
+            self._list()
 
     # ------------------------------------------------------------ refilling
 
