@@ -1,106 +1,102 @@
-"""Take the pictures of the dashboard for the documentation: real answers in a real browser.
+"""Take the pictures of the dashboard for the documentation: the demo as it is, in a real browser.
 
-`python scripts/docs_dashboard.py` writes docs/img/dashboard-*.png. It needs Chromium and Playwright.
+`python scripts/docs_dashboard.py` writes docs/img/dashboard-*.png, in two minutes, or those that are named; Java and
+Chromium must be there.
 """
 
 from __future__ import annotations
 
 import io
-import json
+import re
+import signal
+import subprocess
+import sys
 import time
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from PIL import Image
 
-import skyband as sb
 from skyband.bench.dashboard import chromium
-from skyband.cli._tape import tape
-from skyband.cli._watch import NAME, questions
-from skyband.dashboard import Dashboard, Hub
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 HERE = Path(__file__).resolve().parent.parent / "docs" / "img"
-WINDOW = sb.Sliding("5 minutes", "30 seconds")
 
 
-def answered() -> tuple[dict[str, sb.TopK], dict[str, pa.Table]]:
-    """Half an hour of the demo's trades, and what is asked of them."""
-    mine = sb.TopK(k=10, by="price * volume", window=WINDOW, time="ts", id="trade_id")
-    asked = {NAME: mine, **questions(mine)}
-    trades = pa.concat_tables(islice(tape(3_000, 3_000_000, 5), 600))
-    return asked, {name: sb.run(query, trades, ahead="10 minutes", progress=False) for name, query in asked.items()}
+class Picture(NamedTuple):
+    """What is to be seen of a demo."""
+
+    name: str
+    width: int
+    height: int
+    scheme: str
 
 
-def fed(hub: Hub, tables: dict[str, pa.Table], ends: list[object], rows: int) -> None:
-    """Tell the hub of some windows, one after the other, and how the run is."""
-    rng = np.random.default_rng(4)
-    walk = np.exp(0.04 * rng.normal(size=(5, len(ends))).cumsum(axis=1))
-    for number, end in enumerate(ends):
-        for name, table in tables.items():
-            hub.answers(name, table.filter(pc.equal(table["window_end"], end)))
-        rate, latency, kept, stale, state = walk[:, number]
-        hub.progress(
-            {
-                "rows": rows * (number + 1),
-                "rows_per_second": 203_000 * rate,
-                "batch_seconds": 0.0114 * latency,
-                "candidates": round(29 * kept),
-                "window_rows": round(998_000 * rate),
-                "state_bytes": round(5_200 * state),
-                "late": 12 * (number + 1),
-                "staleness_seconds": round(1.3 * stale, 2),
-                "refreshes": 40 * (number + 1),
-                "refills": 3 + number // 20,
-            }
-        )
-        time.sleep(0.21)
+DEMOS = {
+    ("--in-process",): (30, [Picture("wall", 1280, 800, "light")]),
+    (): (
+        45,
+        [Picture("board", 1280, 800, "light"), Picture("dark", 1280, 800, "dark"), Picture("phone", 360, 740, "dark")],
+    ),
+}
+"""How the demo is started, after how many seconds it has something to show, and its pictures."""
+
+STILL = """document.getAnimations().length === 0
+  && [...document.querySelectorAll("td.move:is(.in, .up, .down)")].filter((c) => c.checkVisibility()).length > 1"""
+"""Somebody has moved, and all have arrived."""
 
 
-def pictures(browser: Browser, url: str) -> dict[str, bytes]:
-    """What is to be seen: all boards, one board, a phone; dark and light."""
-    one = f"{url}/#/board/{quote(json.dumps([NAME]))}"
-    taken = {}
-    for name, address, width, height, scheme in (
-        ("wall", url, 1280, 800, "light"),
-        ("board", one, 1280, 800, "light"),
-        ("dark", one, 1280, 800, "dark"),
-        ("phone", one, 360, 740, "dark"),
-    ):
-        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
-        page.goto(address)
-        page.wait_for_selector("tbody tr:visible")
-        time.sleep(1.5)
-        taken[name] = page.screenshot()
-        page.close()
-    return taken
+@contextmanager
+def demo(*flags: str) -> Iterator[str]:
+    """The demo, running; where its dashboard is."""
+    command = [sys.executable, "-m", "skyband", "demo", "--dashboard", "--port", "0", *flags]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    try:
+        yield next(found[0] for line in running.stdout if (found := re.search(r"http://[\d.:]+", line)))
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+
+
+def taken(browser: Browser, url: str, picture: Picture) -> bytes:
+    """A picture, as soon as there are rows to see."""
+    size = {"width": picture.width, "height": picture.height}
+    page = browser.new_page(viewport=size, color_scheme=picture.scheme)  # type: ignore[arg-type]
+    page.goto(url)
+    page.wait_for_selector("tbody tr:visible")
+    page.wait_for_timeout(3_000)
+    until = time.monotonic() + 30
+    while not page.evaluate(STILL) and time.monotonic() < until:
+        time.sleep(0.02)
+    shot = page.screenshot(animations="disabled")
+    page.close()
+    return shot
 
 
 def main() -> None:
     """Write the pictures."""
-    asked, tables = answered()
-    ends = sorted(pc.unique(tables[NAME]["window_end"]).to_pylist())[10:-10]
-    hub = Hub()
-    for name, query in asked.items():
-        hub.describe(name, query)
-    with Dashboard(hub, port=0) as dashboard, chromium() as browser:
-        fed(hub, tables, ends, 30_000)
-        for name, taken in pictures(browser, dashboard.url).items():
-            small = (
-                Image.open(io.BytesIO(taken))
-                .convert("RGB")
-                .quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-            )
-            path = HERE / f"dashboard-{name}.png"
-            small.save(path, optimize=True)
-            print(f"{path.name}: {path.stat().st_size // 1024} KB")
+    with chromium() as browser:
+        for flags, (seconds, every) in DEMOS.items():
+            pictures = [picture for picture in every if picture.name in (sys.argv[1:] or picture)]
+            if not pictures:
+                continue
+            with demo(*flags) as url:
+                waiting = browser.new_page()
+                waiting.goto(url)
+                waiting.wait_for_selector("tbody tr:visible", timeout=120_000)
+                waiting.wait_for_timeout(1_000 * seconds)
+                waiting.close()
+                for picture in pictures:
+                    whole = Image.open(io.BytesIO(taken(browser, url, picture))).convert("RGB")
+                    small = whole.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+                    path = HERE / f"dashboard-{picture.name}.png"
+                    small.save(path, optimize=True)
+                    print(f"{path.name}: {path.stat().st_size // 1024} KB")
 
 
 if __name__ == "__main__":

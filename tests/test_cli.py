@@ -257,6 +257,20 @@ def test_row_text_is_no_markup_on_a_terminal(reports):
     assert "hot [/bold] rooms" in captured.get()
 
 
+def test_a_window_is_said_once_so_that_a_small_terminal_has_room(reports):
+    figures = Figures(load(PIPELINE).queries)
+    figures.take(reports[2])
+    console = Console(force_terminal=True, width=60, color_system=None)
+    with console.capture() as captured:
+        console.print(*run._drawn(figures, "rooms")[:2], sep="\n")
+    lines = [line.strip() for line in captured.get().splitlines()]
+    assert lines[0] == "rooms  window 2024-01-02 12:12:00 to 2024-01-02 12:12:00"
+    assert [line.split() for line in lines[1:]] == [
+        ["rank", "score", "ts", "room"],
+        ["1", "0.00125", "12:12:00", "cellar"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("error", "code", "says"),
     [

@@ -1,5 +1,6 @@
 """skyband parse, init and doctor, and what all commands share."""
 
+import importlib.util
 import json
 import os
 import re
@@ -212,6 +213,23 @@ def test_doctor_finds_a_java_that_is_too_old(tmp_path, monkeypatch):
     assert "install Java 17 or later" in found.do
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     assert "does not start" in _doctor.java().found
+
+
+def test_doctor_says_what_it_costs_to_keep_no_compiled_modules(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    assert _doctor.bytecode().state == "ok"
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))  # nothing is kept there
+    found = _doctor.bytecode()
+    assert found.state == "care"
+    assert "PYTHONDONTWRITEBYTECODE is set, and numpy, pandas" in found.found
+    assert "unset PYTHONDONTWRITEBYTECODE" in found.do
+    assert "seconds" in found.do
+    for name in ("numpy", "pandas", "pyarrow", "pyspark", "skyband"):
+        kept = Path(importlib.util.cache_from_source(importlib.util.find_spec(name).origin))
+        kept.parent.mkdir(parents=True)
+        kept.touch()
+    assert _doctor.bytecode().state == "ok"
 
 
 def test_doctor_looks_at_a_pipeline_and_shows_no_secret(here, monkeypatch):

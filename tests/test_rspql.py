@@ -275,6 +275,7 @@ FULL = STAR
         ("OPTIONAL { ?user :likes ?likes }", "OPTIONAL { ?user :likes ?likes FILTER(?likes > 1) }", "?user :likes",
          "an OPTIONAL holds triples only"),
         ("FILTER(?mentions", "FILTER NOT EXISTS(?mentions", "EXISTS", "write an OPTIONAL and FILTER(BOUND(...))"),
+        ("OPTIONAL {", "FILTER EXISTS {", "{", "write an OPTIONAL and FILTER(BOUND(...))"),
         ("?mentions >= 1", "?user != ?city", "?user != ?city", "two variables are compared"),
         ("ORDER BY DESC(?worth)", "", "", "nothing says which row is best: write ORDER BY DESC(?score)"),
         ("DESC(?worth)", "DESC(?worth) ?city", "?city", "ties go to the later: write ORDER BY DESC(?score)"),

@@ -129,6 +129,37 @@ def test_rows_move_to_their_new_rank(dashboard, seen):
     assert set(heights) == {38}
 
 
+def test_many_rows_that_hurry_take_their_places_at_once(dashboard, seen):
+    """Once is no haste, and few rows can always be followed."""
+    page = seen.page
+    page.goto(dashboard.url)
+    motions = page.evaluate(
+        """async () => {
+          const { make, Rows } = await import("/static/rows.js");
+          const body = document.body.appendChild(make("table")).appendChild(make("tbody"));
+          const rows = new Rows(body, () => ({ node: make("tr"), index: 0 }), () => {}, 38, 3);
+          const motions = [];
+          for (const keys of ["abcdef", "fedcba", "abcdef", "bacdef", "efbacd"]) {
+            motions.push(rows.update([...keys].map((key) => ({ key }))));
+          }
+          await new Promise((resolve) => setTimeout(resolve, 450));
+          motions.push(rows.update([..."abcdef"].map((key) => ({ key }))));
+          return motions;
+        }"""
+    )
+    assert motions == [False, True, False, True, False, True]
+
+
+def test_numbers_have_as_many_digits_as_they_need(dashboard, seen):
+    seen.page.goto(dashboard.url)
+    columns = [[3, 40], [83.58, 111.02], [0.5], [1.2345], [123.456], [12345.67]]
+    asked = f"""async () => {{
+      const {{ digits, fixed }} = await import("/static/format.js");
+      return {columns}.map((column) => column.map((value) => fixed(value, digits(column))));
+    }}"""
+    assert seen.page.evaluate(asked) == [["3", "40"], ["83.58", "111.02"], ["0.50"], ["1.235"], ["123.5"], ["12,346"]]
+
+
 def test_nothing_moves_for_those_who_ask_for_calm(browser, dashboard):
     hub = dashboard.hub
     fill(hub, "q", "other")

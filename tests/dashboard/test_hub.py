@@ -182,6 +182,58 @@ def test_cells_of_every_type_can_be_sent():
     assert len(first["s"]) < 300
 
 
+def test_boards_that_are_read_together_say_what_each_says_alone():
+    """Groups side by side and mixed, dictionaries with texts twice, columns of other kinds, several windows at once."""
+    import numpy as np
+
+    rng = np.random.default_rng(7)
+    together, alone = Hub(history=5), Hub(history=5)
+    keys = [("p",), ("q",), ("r",), ("s",), ("g", "A", "x"), ("g", None, "y"), ("g", "A", "none"), ("nobody",)]
+    for window in range(40):
+        names = rng.permutation(list("abcdef"))[: 1 + window % 5].tolist()
+        shared = answers(window, names, per=["p", "q"]).rename_columns(
+            ["window_start", "window_end", "query", "rank", "score", "who", "id"]
+        )
+        twice = pa.DictionaryArray.from_arrays(
+            pa.array(rng.integers(0, 2, len(names)).tolist() + [2] * len(names)), pa.array(["p", "p", "q"])
+        )
+        grouped = answers(window, names, per=["A", None]).add_column(
+            3, "side", pa.array(["x"] * len(names) + ["y"] * len(names))
+        )
+        mixed = rng.permutation(len(grouped))
+        mixed = mixed[np.argsort(grouped["rank"].to_numpy()[mixed], kind="stable")]
+        own = answers(window, names)
+        for hub in (together, alone):
+            hub.answers(None, shared.set_column(2, "query", twice) if window % 2 else shared)
+            hub.answers("r", own)
+            hub.answers("s", own.set_column(4, "who", pa.array(range(len(names)))))  # the same names, another kind
+            hub.answers("g", grouped.take(mixed))
+        if window % 3 == 0:
+            opened = together.opened(keys)
+            assert [found is None for found in opened] == [key in (("g", "A", "none"), ("nobody",)) for key in keys]
+            for key, found in zip(keys, opened, strict=True):
+                if found is not None:
+                    other = alone.board(key)
+                    assert found.shown(together.about(key[0])) == other.shown(alone.about(key[0]))
+                    assert (found.past(), found.trend()) == (other.past(), other.trend())
+                    assert [row["label"] for row in found.shown(together.about(key[0]))["rows"]] == (
+                        names if key != ("s",) else [str(i) for i in range(len(names))]
+                    )
+    assert together.boards().boards == alone.boards().boards
+    assert ("g", None, "y") in together.boards().boards
+
+
+def test_a_row_is_known_again_whatever_it_holds():
+    hub = Hub()
+    for window in range(2):
+        cells = {"x": [float("nan"), 1.0, None], "tags": [["a"], None, []], "n": [1, 1, 1]}
+        table = pa.table(
+            {"window_start": [0] * 3, "window_end": [window] * 3, "rank": [1, 2, 3], "score": [3, 2, 1], **cells}
+        )
+        hub.answers("q", table)
+    assert [row["move"] for row in board(hub, "q")["rows"]] == [0, 0, 0]
+
+
 def test_what_is_no_answer_is_refused():
     hub = Hub()
     changes = sb.run(sb.TopK(k=1, by="x", window=sb.Counting(1), emit="changes"), {"x": [1]})

@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ from skyband.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserType, Page, ViewportSize
 
 FLAGS = (
     "--headless",
@@ -41,13 +42,13 @@ FRAME = 50.0  # milliseconds that no frame may take
 SHARE = 0.05  # of one core that the server may take
 _SHAPES = 64  # different answers that are made in advance: making them is the runner's work
 
+_SCREEN: ViewportSize = {"width": 1280, "height": 800}
+_DRAWN = "FireAnimationFrame"  # the browser's word for the callback that every frame begins with
 _WATCH = """() => {
-  window.frames_ = []; window.long_ = [];
+  window.frames_ = [];
   let last = performance.now();
   const tick = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(tick); };
   requestAnimationFrame(tick);
-  new PerformanceObserver((list) => list.getEntries().forEach((e) => window.long_.push(e.duration)))
-    .observe({ entryTypes: ["longtask"] });
 }"""
 
 
@@ -63,15 +64,17 @@ class Load:
     updates: float  # of each of them, a second
     server: float  # share of one core that the server's thread took
     feeding: float  # share of one core that handing over the answers took
+    busiest_frame: float  # milliseconds of processor time that the page took for one frame, at most
     longest_frame: float  # milliseconds between two frames, by the clock
     frames_over: int  # frames of more than 50 ms, by the clock
-    longest_task: float  # milliseconds of processor time of the page's longest task
+    empty_longest: float  # the same of an empty page in another browser, at the same time: what the machine does
+    empty_over: int
     seconds: float
 
     @property
     def good(self) -> bool:
         """Whether it is as it should be: by processor time, since the clock also counts what other programs do."""
-        return self.longest_task < FRAME and self.server < SHARE
+        return self.busiest_frame < FRAME and self.server < SHARE
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name."""
@@ -81,45 +84,52 @@ class Load:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser without a screen."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        msg = "no Chromium was found: install Debian's package chromium, or put one on the PATH"
-        raise SourceError(msg)
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         msg = "the browser is driven by Playwright: pip install playwright"
         raise SourceError(msg) from None
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=list(FLAGS))
-        try:
-            yield browser
-        finally:
-            browser.close()
+    with sync_playwright() as driver, _launched(driver.chromium) as browser:
+        yield browser
+
+
+@contextmanager
+def _launched(kind: BrowserType) -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        msg = "no Chromium was found: install Debian's package chromium, or put one on the PATH"
+        raise SourceError(msg)
+    browser = kind.launch(executable_path=found, args=list(FLAGS))
+    try:
+        yield browser
+    finally:
+        browser.close()
 
 
 def measure_all(*, queries: int = 1000, seconds: float = 10.0, seed: int = 0) -> Iterator[Load]:
     """All boards and one board, each query with tables of its own and all in one table."""
-    with chromium() as browser:
+    with chromium() as browser, _launched(browser.browser_type) as other:
+        empty = other.new_page(viewport=_SCREEN)
         for fed in ("workload", "tables"):
             for view in ("wall", "board"):
-                yield measure(browser, view, fed, queries, seconds, seed)
+                yield measure((browser, empty), view, fed, queries, seconds, seed)
 
 
-def measure(browser: Browser, view: str, fed: str, queries: int, seconds: float, seed: int = 0) -> Load:
-    """Watch one view for some seconds, while every query answers five times a second."""
+def measure(at: tuple[Browser, Page], view: str, fed: str, queries: int, seconds: float, seed: int = 0) -> Load:
+    """Watch one view for some seconds, and an empty page beside it, while every query answers five times a second."""
+    browser, empty = at
     hub = Hub()
     names = [f"query {number:04}" for number in range(queries)]
     feeder = _Feeder(hub, names, seed, whole=fed == "workload")
     feeder.once()
     with Dashboard(hub, port=0) as dashboard:
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page = browser.new_page(viewport=_SCREEN)
         page.goto(dashboard.url if view == "wall" else f"{dashboard.url}/#/board/{quote(json.dumps(names[:1]))}")
         page.locator("tbody tr:visible").first.wait_for()
         feeder.start()
         try:
             page.wait_for_timeout(2000)  # what is done only once is done
-            return _watched(browser, page, dashboard, feeder, (view, fed, queries), seconds)
+            return _watched(browser, (page, empty), dashboard, feeder, (view, fed, queries), seconds)
         finally:
             feeder.stop()
             page.close()
@@ -127,25 +137,27 @@ def measure(browser: Browser, view: str, fed: str, queries: int, seconds: float,
 
 def _watched(
     browser: Browser,
-    page: Page,
+    pages: tuple[Page, Page],
     dashboard: Dashboard,
     feeder: _Feeder,
     what: tuple[str, str, int],
     seconds: float,
 ) -> Load:
-    view, fed, queries = what
+    (page, empty), (view, fed, queries) = pages, what
     assert dashboard.thread is not None
     clock = time.pthread_getcpuclockid(dashboard.thread)
-    page.evaluate(_WATCH)
     shown = page.locator(".board-card:not([hidden])").count() if view == "wall" else 1
-    browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
+    browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
+    for each in pages:
+        each.evaluate(_WATCH)
     sent, given, used, began = dashboard.sent, feeder.used, time.clock_gettime(clock), time.monotonic()
     page.wait_for_timeout(seconds * 1000)
     took = time.monotonic() - began
     used = time.clock_gettime(clock) - used
     given, sent = feeder.used - given, dashboard.sent - sent
-    frames = np.array(page.evaluate("window.frames_")[1:])
+    frames, beside = (np.array(each.evaluate("window.frames_")[1:]) for each in pages)
     trace = json.loads(browser.stop_tracing())
+    empty.reload()  # the next view finds it as empty as before
     return Load(
         view=view,
         fed=fed,
@@ -155,22 +167,32 @@ def _watched(
         updates=round(sent / took / shown, 2),
         server=round(used / took, 4),
         feeding=round(given / took, 4),
+        busiest_frame=round(_busiest(trace["traceEvents"]), 1),
         longest_frame=round(float(frames.max()), 1),
         frames_over=int((frames > FRAME).sum()),
-        longest_task=round(_longest_task(trace["traceEvents"]), 1),
+        empty_longest=round(float(beside.max()), 1),
+        empty_over=int((beside > FRAME).sum()),
         seconds=round(took, 1),
     )
 
 
-def _longest_task(events: list[dict[str, Any]]) -> float:
-    """Processor time in milliseconds of the longest task on a page's main thread."""
+def _busiest(events: list[dict[str, Any]]) -> float:
+    """Processor time in milliseconds of the page's main thread from one frame to the next, at most."""
     main = {
         (event["pid"], event["tid"])
         for event in events
         if event.get("name") == "thread_name" and event["args"].get("name") == "CrRendererMain"
     }
-    tasks = [e["tdur"] for e in events if e.get("ph") == "X" and "tdur" in e and (e["pid"], e["tid"]) in main]
-    return max(tasks, default=0) / 1000
+    done = [e for e in events if e.get("ph") == "X" and "tdur" in e and (e["pid"], e["tid"]) in main]
+    drawn = Counter(e["pid"] for e in done if e["name"] == _DRAWN).most_common(1)  # other processes are spare ones
+    frames, task, until = [0], 0, -1
+    for event in sorted((e for e in done if drawn and e["pid"] == drawn[0][0]), key=lambda e: (e["ts"], -e["dur"])):
+        if event["ts"] >= until:  # a task of its own, not a part of one
+            frames[-1] += task
+            task, until = event["tdur"], event["ts"] + event["dur"]
+        elif event["name"] == _DRAWN and frames[-1]:  # with this task a frame begins
+            frames.append(0)
+    return max(frames[-1] + task, *frames) / 1000
 
 
 class _Feeder:

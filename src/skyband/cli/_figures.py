@@ -110,13 +110,24 @@ class Figures:
         if not self.newest:
             table.add_column("waiting for the first window to close ...")
             return table
-        names = list(self.newest[0])[:_WIDE]
+        first, once = self.newest[0], self._window()
+        names = [name for name in first if name not in once][:_WIDE]
         for name in names:
-            right = number(self.newest[0][name])
-            table.add_column(Text(text(name)), justify="right" if right else "left", no_wrap=True)
+            table.add_column(Text(text(name)), justify="right" if number(first[name]) else "left", no_wrap=True)
+        day = next(reversed(once.values()), None)
         for row in self.newest[:_LONG]:
-            table.add_row(*(Text(_text(row[name])) for name in names))
+            table.add_row(*(Text(_text(row[name], day)) for name in names))
         return table
+
+    def window(self) -> str:
+        """The newest window in words, where it is one for all rows; the table then leaves it out."""
+        edges = [text(value) for value in self._window().values()]
+        return f"window {' to '.join(edges)}" if edges else ""
+
+    def _window(self) -> dict[str, Any]:
+        edges = [self.query.column(name) for name in ("window_start", "window_end")]
+        found = [{name: row[name] for name in edges} for row in self.newest]
+        return found[0] if found and all(each == found[0] for each in found) else {}
 
 
 def as_table(rows: list[dict[str, Any]]) -> pa.Table:
@@ -146,14 +157,19 @@ def _moment(said: str) -> Any:
         return said
 
 
-def _text(value: Any) -> str:
-    """A value as a screen has room for it.
+def _text(value: Any, day: Any = None) -> str:
+    """A value as a screen has room for it; of a moment of `day`, the time.
 
     Examples
     --------
     >>> _text(54175.0), _text(1234.5678), _text(0.00125)
     ('54,175', '1,234.57', '0.00125')
+    >>> noon = datetime(2024, 1, 2, 12)
+    >>> _text(noon), _text(noon, noon)
+    ('2024-01-02 12:00:00', '12:00:00')
     """
+    if isinstance(value, datetime) and isinstance(day, datetime) and value.date() == day.date():
+        return str(value.time())
     if not isinstance(value, float):
         return text(value)
     if abs(value) >= 1e15:

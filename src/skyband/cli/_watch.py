@@ -106,7 +106,7 @@ def questions(query: TopK) -> dict[str, TopK]:
     >>> import skyband as sb
     >>> query = sb.TopK(k=10, by="price * volume", window=sb.Sliding("5 min", "30 s"), time="ts", id="trade_id")
     >>> [(name, other.k, other.per) for name, other in questions(query).items()][:2]
-    [('largest in the last minute', 10, ()), ('largest in the last 15 minutes', 10, ())]
+    [('largest in a minute', 10, ()), ('largest in 15 minutes', 10, ())]
     """
     from datetime import timedelta
 
@@ -118,8 +118,8 @@ def questions(query: TopK) -> dict[str, TopK]:
         return TopK(k=k, by=by, window=Sliding(size, slide), time=query.time, id=query.id, per=per)
 
     return {
-        "largest in the last minute": asked(10, "price * volume", "1 minute"),
-        "largest in the last 15 minutes": asked(10, "price * volume", "15 minutes"),
+        "largest in a minute": asked(10, "price * volume", "1 minute"),
+        "largest in 15 minutes": asked(10, "price * volume", "15 minutes"),
         "dearest shares": asked(10, "price", "5 minutes"),
         "most shares at once": asked(10, "volume", "5 minutes"),
         "largest per symbol": asked(5, "price * volume", "5 minutes", ("symbol",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -71,8 +72,12 @@ def run(
     from skyband.cli._stop import wished
 
     console = Console(stderr=True) if as_json else whole()  # of what is not an answer
+    watch = _watched(job, console, port) if dashboard and not dry_run else None
     console.print(f"starting Spark for {text(job.name)} ...", highlight=False, markup=False)
-    with wished() as stop:
+    with contextlib.ExitStack() as after:
+        if watch is not None:
+            after.callback(watch.dashboard.stop)
+        stop = after.enter_context(wished())
         spark = _job.opened(job)
         if not dry_run:
             _job.warm(spark)
@@ -82,7 +87,6 @@ def run(
         if dry_run:
             _columns(df, as_json=as_json)
             return
-        watch = _watched(job, console, port) if dashboard else None
         query = _job.started(job, df)
         try:
             _show(console, job, looks(query, stop), watch, as_json=as_json)
@@ -91,8 +95,6 @@ def run(
             if stop.is_set():
                 console.print("stopping ...", style="dim")
             query.stop()
-            if watch is not None:
-                watch.dashboard.stop()
     if failure is not None:
         raise failed(str(failure))
     said = f"{text(job.name)} has stopped; the next start goes on from here."
@@ -191,4 +193,5 @@ def _show(console: Console, job: Job, reports: Iterator[Any], watch: Any, *, as_
 def _drawn(figures: Any, name: str) -> list[RenderableType]:
     from rich.text import Text
 
-    return [Text(text(name), style="bold"), figures.table(), Text(figures.line(), style="dim")]
+    head = Text.assemble((text(name), "bold"), "  ", (figures.window(), "dim"))
+    return [head, figures.table(), Text(figures.line(), style="dim")]

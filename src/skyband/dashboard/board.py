@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from dataclasses import dataclass
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from skyband.dashboard.cells import at, first, kind, plain, raw
+from skyband.dashboard.cells import first, kind, plain, raw
+from skyband.dashboard.sheet import Rows, Sheet
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterable
 
     from skyband.dashboard.about import About
     from skyband.dashboard.feed import Columns, Feed
@@ -24,26 +25,29 @@ SENT = 100
 BRIEF, TREND = 5, 48
 """Rows and points of a board that is shown small."""
 
-_MASK = (1 << 64) - 1
+
+class Part(NamedTuple):
+    """Rows of one board that are new."""
+
+    first: int  # number of the table's first row
+    table: pa.Table
+    places: np.ndarray | None  # of the board's rows in it; None: all
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """The answer of one window, unopened."""
 
     number: int  # rises from window to window, and stays the same while it is kept
     end: Any
     last: float | None  # score of the last rank: the k-th, once there are k rows
-    table: pa.Table
+    among: pa.Table  # that its rows are in
+    start: int
+    stop: int
 
-
-class _Rows(NamedTuple):
-    """Who is on the board of one window."""
-
-    keys: list[str]
-    ranks: list[int]
-    scores: list[Any]
-    labels: list[str]
+    @property
+    def table(self) -> pa.Table:
+        """Its rows."""
+        return self.among.slice(self.start, self.stop - self.start)
 
 
 class Board:
@@ -57,43 +61,43 @@ class Board:
         self.feed = feed
         self.group = group
         self._seen = 0
-        self._columns: Columns | None = None
-        self._label: str | None = ""  # the column that a row is called by; "" if not known yet
+        self.columns: Columns | None = None
         self._trend: deque[str] = deque(maxlen=TREND)
-        self._opened: dict[int, _Rows] = {}
+        self._opened: dict[int, Rows] = {}
 
-    def refresh(self) -> Board:
-        """Take in what has been answered since the last time."""
+    def pending(self) -> list[Part]:
+        """What has been answered since the last look, oldest first; it counts as seen."""
         columns = self.feed.columns
         if columns is None:
-            return self
-        if columns != self._columns:
+            return []
+        if columns != self.columns:
             self.windows.clear()
             self._trend.clear()
             self._opened.clear()
-            self._columns = columns
-            self._label = ""
-        for begin, table, places in self.feed.mine(self._seen, self.group):
-            self._take(table, columns, begin, places)
+            self.columns = columns
+        if columns.per:
+            grouped = ((first, parts, parts.of(self.group)) for first, parts in self.feed.parts(self._seen))
+            found = [Part(first, parts.table, places) for first, parts, places in grouped if len(places)]
+        else:
+            found = [Part(first, table, None) for first, table in self.feed.since(self._seen)]
         self._seen = self.feed.rows
-        return self
+        return found
 
-    def _take(self, table: pa.Table, columns: Columns, begin: int, places: np.ndarray | None) -> None:
-        rank, score = (table[name].to_numpy() for name in (columns.rank, columns.score))
-        ends = table[columns.end]
-        cuts = (np.flatnonzero(rank[1:] <= rank[:-1]) + 1).tolist()  # a list begins where the ranks begin again
-        room = self.windows.maxlen or 1
-        for start, stop in list(zip([0, *cuts], [*cuts, len(rank)], strict=True))[-room:]:
-            part = table.slice(start, stop - start) if cuts else table
-            end = at(ends, start)
-            number = begin + (start if places is None else int(places[start]))
-            if self.windows and self.windows[-1].end == end:
+    def take(self, part: Part, sheet: Sheet, at: int, stop: int, *, newest: bool = False) -> None:
+        """Add the windows of `part`, whose rows are those of `sheet` from `at` to `stop`."""
+        bounds = sheet.windows(at, stop)[-(self.windows.maxlen or 1) :]
+        for left, (begin, end) in zip(range(len(bounds), 0, -1), bounds, strict=True):
+            when = sheet.end(begin)
+            number = part.first + (begin - at if part.places is None else int(part.places[begin - at]))
+            if self.windows and self.windows[-1].end == when:
                 self._opened.pop(self.windows.pop().number, None)  # said again: the later word counts
                 self._trend.pop()
-            last = float(score[stop - 1])
+            last = float(sheet.score[end - 1])
             known = math.isfinite(last)
-            self.windows.append(Window(number, end, last if known else None, part))
+            self.windows.append(Window(number, when, last if known else None, sheet.table, begin, end))
             self._trend.append(f"{last:.7g}" if known else "null")
+            if newest and left <= 2:  # it will be shown, beside the one before
+                self._keep(number, sheet.rows(begin, end))
 
     def at(self, number: int) -> int | None:
         """The place of the window with this number, if it is still kept."""
@@ -101,16 +105,16 @@ class Board:
 
     def shown(self, about: About, place: int = -1, *, rows: int | None = SENT) -> dict[str, Any]:
         """A window with all that can be said of it, for JSON; at most `rows` of its rows."""
-        columns, window = self._columns, self.windows[place]
+        columns, window = self.columns, self.windows[place]
         assert columns is not None
-        now, before, moves = self._moves(place, columns, about)
-        schema, table = window.table.schema, window.table.slice(0, rows)
+        now, before, moves = self._moves(place, about)
+        table = window.table.slice(0, rows)
         cells = [plain(table[name]) for name in columns.own]
         return {
             **self._head(window, now, columns, about),
-            "start": first(window.table[columns.start]),
+            "start": first(table[columns.start]),
             "columns": [
-                {"name": n, "kind": "id" if n == about.id else kind(schema.field(n).type)} for n in columns.own
+                {"name": n, "kind": "id" if n == about.id else kind(table.schema.field(n).type)} for n in columns.own
             ],
             "rows": [
                 {"key": key, "rank": rank, "move": move, "score": score, "label": label, "cells": [c[i] for c in cells]}
@@ -123,9 +127,9 @@ class Board:
 
     def brief(self, about: About) -> dict[str, Any]:
         """The newest window, for a card: the best rows and how they moved."""
-        columns, window = self._columns, self.windows[-1]
+        columns, window = self.columns, self.windows[-1]
         assert columns is not None
-        now, _, moves = self._moves(-1, columns, about)
+        now, _, moves = self._moves(-1, about)
         rows = zip(now.keys[:BRIEF], now.ranks, moves, now.scores, now.labels, strict=False)
         return {
             **self._head(window, now, columns, about),
@@ -143,7 +147,7 @@ class Board:
         """Number, end and last score of every window that is kept."""
         return [(window.number, window.end, window.last) for window in self.windows]
 
-    def _head(self, window: Window, now: _Rows, columns: Columns, about: About) -> dict[str, Any]:
+    def _head(self, window: Window, now: Rows, columns: Columns, about: About) -> dict[str, Any]:
         return {
             "query": about.name,
             "group": dict(list(zip(columns.per, self.group, strict=True))[self.feed.shared :]),
@@ -153,34 +157,31 @@ class Board:
             "size": len(now.keys),
         }
 
-    def _moves(self, place: int, columns: Columns, about: About) -> tuple[_Rows, _Rows | None, list[int | None]]:
+    def _moves(self, place: int, about: About) -> tuple[Rows, Rows | None, list[int | None]]:
         """Who is on the board, who was before, and how many ranks each has won."""
-        now = self._open(self.windows[place], columns, about)
+        now = self._open(self.windows[place], about)
         place %= len(self.windows)
         if not place:
             return now, None, [0] * len(now.keys)  # nothing is known of before: nobody is called new
-        before = self._open(self.windows[place - 1], columns, about)
+        before = self._open(self.windows[place - 1], about)
         ranks = dict(zip(before.keys, before.ranks, strict=True))
         moves = [ranks[key] - rank if key in ranks else None for key, rank in zip(now.keys, now.ranks, strict=True)]
         return now, before, moves
 
-    def _open(self, window: Window, columns: Columns, about: About) -> _Rows:
+    def _open(self, window: Window, about: About) -> Rows:
         opened = self._opened.get(window.number)
         if opened is None:
-            table = window.table
-            scores = plain(table[columns.score])
-            if self._label == "":
-                self._label = _named(table.schema, columns, about)
-            ranks = raw(table[columns.rank])
-            opened = _Rows(_keys(table, scores, columns, about), ranks, scores, _labels(table, self._label, ranks))
-            while len(self._opened) >= 4:
-                del self._opened[next(iter(self._opened))]
-            self._opened[window.number] = opened
+            assert self.columns is not None
+            opened = Sheet(window.table, self.columns, about.id).rows(0, window.stop - window.start)
+            self._keep(window.number, opened)
         return opened
 
-    def _left(
-        self, place: int, before: _Rows | None, now: _Rows, columns: Columns, about: About
-    ) -> list[dict[str, Any]]:
+    def _keep(self, number: int, rows: Rows) -> None:
+        while len(self._opened) >= 4:
+            del self._opened[next(iter(self._opened))]
+        self._opened[number] = rows
+
+    def _left(self, place: int, before: Rows | None, now: Rows, columns: Columns, about: About) -> list[dict[str, Any]]:
         if before is None:
             return []
         still = set(now.keys)
@@ -200,30 +201,37 @@ class Board:
         ]
 
 
-def _keys(table: pa.Table, scores: list[Any], columns: Columns, about: About) -> list[str]:
-    """What makes a row the same row in the next window: its id, or all of its own columns."""
-    if about.id is not None and about.id in columns.own:
-        named = [str(value) for value in raw(table[about.id])]
-    elif columns.own:
-        named = [repr(row) for row in zip(*(raw(table[name]) for name in columns.own), strict=True)]
-    else:
-        named = [repr(score) for score in scores]
-    keys = [name if len(name) < 20 else f"{hash(name) & _MASK:x}" for name in named]
-    if len(set(keys)) < len(keys):  # rows alike in all: told apart by their order
-        times: Counter[str] = Counter()
-        for i, key in enumerate(keys):
-            times[key] += 1
-            keys[i] = key if times[key] == 1 else f"{key}~{times[key]}"
-    return keys
+def refresh(boards: Iterable[tuple[Board, About]]) -> None:
+    """Take in what has been answered since the last look; what is newest on all of the boards is opened together."""
+    together: dict[tuple[Columns, str | None], list[tuple[Board, Part]]] = {}
+    for board, about in boards:
+        found = board.pending()
+        if not found:
+            continue
+        assert board.columns is not None
+        for part in found[:-1]:
+            _open([(board, part)], board.columns, about.id)
+        together.setdefault((board.columns, about.id), []).append((board, found[-1]))
+    for (columns, known), parts in together.items():
+        try:
+            _open(parts, columns, known, newest=True)
+        except pa.ArrowInvalid:  # columns of the same names, but not of the same kinds
+            for each in parts:
+                _open([each], columns, known, newest=True)
 
 
-def _named(schema: pa.Schema, columns: Columns, about: About) -> str | None:
-    """What a row is called by where there is room for one word: its first text, else its id, else its first column."""
-    words = (name for name in columns.own if kind(schema.field(name).type) == "text")
-    return next(words, None) or (about.id if about.id in columns.own else next(iter(columns.own), None))
-
-
-def _labels(table: pa.Table, named: str | None, ranks: list[int]) -> list[str]:
-    if named is None:
-        return [f"#{rank}" for rank in ranks]
-    return ["NULL" if value is None else str(value) for value in plain(table[named])]
+def _open(parts: list[tuple[Board, Part]], columns: Columns, known: str | None, *, newest: bool = False) -> None:
+    tables: dict[int, tuple[pa.Table, list[tuple[Board, Part]]]] = {}
+    for board, part in parts:
+        tables.setdefault(id(part.table), (part.table, []))[1].append((board, part))
+    rows, order = [], []
+    for table, shared in tables.values():
+        places = [part.places for _, part in shared if part.places is not None]
+        rows.append(table.take(np.concatenate(places)) if places else table)
+        order += shared
+    sheet = Sheet(rows[0] if len(rows) == 1 else pa.concat_tables(rows), columns, known)
+    at = 0
+    for board, part in order:
+        stop = at + (part.table.num_rows if part.places is None else len(part.places))
+        board.take(part, sheet, at, stop, newest=newest)
+        at = stop

@@ -57,20 +57,20 @@ def plain(column: pa.ChunkedArray) -> list[Any]:
 
 def first(column: pa.ChunkedArray) -> Any:
     """The first cell of `column`, as `plain` would show it."""
-    return at(column, 0)
+    return spelled(raw(column.slice(0, 1))[0], column.type)
 
 
-def at(column: pa.ChunkedArray, place: int) -> Any:
-    """One cell of `column`, as `plain` would show it; the same moment is written once for all boards.
+def spelled(value: Any, of: pa.DataType) -> Any:
+    """A cell as `raw` gives it, as `plain` would show it; the same moment is written once for all boards.
 
     Examples
     --------
-    >>> at(pa.chunked_array([pa.array([5, 6], pa.timestamp("s"))]), 1)
-    '1970-01-01T00:00:06'
+    >>> spelled(6, pa.timestamp("s")), spelled(6, pa.int64())
+    ('1970-01-01T00:00:06', 6)
     """
-    if column.type.id == _TIMESTAMP:
-        return _spelled(column[place].value, column.type.unit)
-    return plain(column.slice(place, 1))[0]
+    if of.id == _TIMESTAMP:
+        return _spelled(value, of.unit)
+    return None if value is None else _cell(value)
 
 
 @lru_cache(maxsize=4096)

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from skyband.dashboard.cells import texts
 from skyband.dashboard.parts import Parts
 from skyband.errors import DashboardError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-
     from skyband.dashboard.parts import Group
 
 _FRESH = 8  # tables that may lie around before they become one: small tables cost more than their rows
@@ -71,6 +66,7 @@ class _Run:
 
     first: int  # number of its first row since the query began
     table: pa.Table
+    rows: int
     tables: int
     size: int  # in bytes
 
@@ -112,34 +108,36 @@ class Feed:
         if len(self._fresh) >= _FRESH or table.num_rows > 10_000:
             self._tidy(limit)
 
-    def since(self, row: int) -> Iterator[tuple[int, pa.Table]]:
-        """The kept tables that hold rows from number `row` on, each with the number of its first row."""
-        for run in self._runs:
-            if run.first + run.table.num_rows > row:
-                skip = max(0, row - run.first)
-                yield run.first + skip, run.table.slice(skip)
-        first = self.rows - sum(table.num_rows for table in self._fresh)
-        for table in self._fresh:
-            if first + table.num_rows > row:
-                skip = max(0, row - first)
-                yield first + skip, table.slice(skip)
-            first += table.num_rows
+    def since(self, row: int) -> list[tuple[int, pa.Table]]:
+        """The kept tables that hold rows from number `row` on, oldest first, each with the number of its first row."""
+        found = []
+        first = self.rows
+        for table in reversed(self._fresh):
+            if first <= row:
+                break
+            first -= table.num_rows
+            found.append((first, table))
+        for run in reversed(self._runs):
+            if run.first + run.rows <= row:
+                break
+            first = run.first
+            found.append((first, run.table))
+        if found and first < row:
+            found[-1] = (row, found[-1][1].slice(row - first))
+        return found[::-1]
 
-    def mine(self, row: int, group: Group) -> Iterator[tuple[int, pa.Table, np.ndarray | None]]:
-        """The rows of one group from number `row` on: what `since` gives, and the places of the rows in it."""
+    def parts(self, row: int) -> list[tuple[int, Parts]]:
+        """What `since` gives, each table with its groups found."""
         assert self.columns is not None
-        per = self.columns.per
+        found = []
         for first, table in self.since(row):
-            if not per:
-                yield first, table, None
-                continue
-            parts = self._parts.pop((first, table.num_rows), None) or Parts(table, per)
-            self._parts[first, table.num_rows] = parts  # the newest last
+            place = (first, table.num_rows)
+            parts = self._parts.pop(place, None) or Parts(table, self.columns.per)
+            self._parts[place] = parts  # the newest last
             while len(self._parts) > _INDEXED:
                 del self._parts[next(iter(self._parts))]
-            rows, places = parts.of(group)
-            if len(places):
-                yield first, rows, places
+            found.append((first, parts))
+        return found
 
     def groups(self) -> list[Group]:
         """The groups that have been answered, as text, in the order in which they came."""
@@ -149,11 +147,7 @@ class Feed:
             return [()]
         for _, table in self.since(self._grouped):
             if len(self._groups) < _MOST_GROUPS:
-                keys = pa.table(
-                    [texts(table[name]) for name in self.columns.per], [str(i) for i in range(len(self.columns.per))]
-                )
-                found = keys.group_by(keys.column_names, use_threads=False).aggregate([])
-                self._groups.update(dict.fromkeys(zip(*(column.to_pylist() for column in found.columns), strict=True)))
+                self._groups.update(dict.fromkeys(Parts(table, self.columns.per).groups()))
         self._grouped = self.rows
         return list(self._groups)
 
@@ -169,7 +163,7 @@ class Feed:
             first += table.num_rows - keep
             table = table.take(pa.array(range(table.num_rows - keep, table.num_rows)))
             size = limit
-        self._runs.append(_Run(first, table, tables, size))
+        self._runs.append(_Run(first, table, table.num_rows, tables, size))
         self._fresh = []
         self._size, self._count = self._size + size, self._count + tables
         while len(self._runs) > 1 and (self._size > limit or self._count - self._runs[0].tables >= self._history):

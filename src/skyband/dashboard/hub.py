@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.dashboard.about import About
-from skyband.dashboard.board import Board
+from skyband.dashboard.board import Board, refresh
+from skyband.dashboard.cells import texts
 from skyband.dashboard.feed import Feed
 from skyband.dashboard.figures import checked, scrubbed
 from skyband.errors import DashboardError
@@ -102,8 +103,9 @@ class Hub:
             if query is None:
                 self._workload.add(table, self.memory)
                 assert self._workload.columns is not None
-                for name in pc.unique(table[self._workload.columns.per[0]]).to_pylist():
-                    self._feeds[_name(name)] = self._workload
+                for name in texts(pc.unique(table[self._workload.columns.per[0]])).to_pylist():
+                    if self._feeds.get(name) is not self._workload:
+                        self._feeds[_name(name)] = self._workload
                 return
             feed = self._feeds.get(query)
             if feed is None:
@@ -180,17 +182,26 @@ class Hub:
 
     def board(self, key: Key) -> Board | None:
         """A board with all that is new; None where there is no such query, or no answer for such a group."""
+        return self.opened([key])[0]
+
+    def opened(self, keys: Sequence[Key]) -> list[Board | None]:
+        """Some boards with all that is new, read together; None for those that are not there."""
         with self._lock:
-            feed = self._feeds.get(key[0] or "")
-            if feed is None or feed.columns is None or len(feed.columns.per) - feed.shared != len(key) - 1:
-                return None
-            board = self._boards.pop(key, None)
-            if board is None or board.feed is not feed:
-                board = Board(feed, key if feed.shared else key[1:], self.history)
-            self._boards[key] = board
-            if len(self._boards) > _OPEN:
-                self._boards.popitem(last=False)
-            return board if board.refresh().windows else None
+            boards = [self._board(key) for key in keys]
+            refresh((board, self.about(str(key[0]))) for key, board in zip(keys, boards, strict=True) if board)
+        return [board if board and board.windows else None for board in boards]
+
+    def _board(self, key: Key) -> Board | None:
+        feed = self._feeds.get(key[0] or "")
+        if feed is None or feed.columns is None or len(feed.columns.per) - feed.shared != len(key) - 1:
+            return None
+        board = self._boards.pop(key, None)
+        if board is None or board.feed is not feed:
+            board = Board(feed, key if feed.shared else key[1:], self.history)
+        self._boards[key] = board
+        if len(self._boards) > _OPEN:
+            self._boards.popitem(last=False)
+        return board
 
     def status(self) -> dict[str, Any]:
         """The state of the run and its figures."""

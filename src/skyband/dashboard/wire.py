@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from skyband.dashboard.board import Board
     from skyband.dashboard.hub import Hub, Key
 
 PERIOD = 0.2
@@ -71,8 +72,7 @@ class Wire:
                 if version != self._hub.version:
                     version, body = self._told()
                     parts.append(body)
-                for wanted in boards:
-                    written = self._write(wanted, tick)
+                for wanted, written in zip(boards, self._write(boards, tick), strict=True):
                     if written.stamp != seen.get(wanted, 0):
                         seen[wanted] = written.stamp
                         parts.append(written.body)
@@ -94,8 +94,26 @@ class Wire:
             self._status = (self._hub.version, event("status", self._hub.status()))
         return self._status
 
-    def _write(self, wanted: Wanted, tick: int) -> _Written:
-        """The board as it is to be sent now."""
+    def _write(self, boards: list[Wanted], tick: int) -> list[_Written]:
+        """The boards as they are to be sent now; those that have changed are opened together."""
+        found = [self._kept(wanted, tick) for wanted in boards]
+        stale = []
+        for wanted, written in zip(boards, found, strict=True):
+            if written.tick != tick:
+                written.tick = tick
+                fresh = self._hub.fresh(wanted.key[0] or "")
+                if fresh != written.fresh:
+                    written.fresh = fresh
+                    stale.append((wanted, written))
+        opened = self._hub.opened([wanted.key for wanted, _ in stale])
+        for (wanted, written), board in zip(stale, opened, strict=True):
+            body = self._body(wanted, written, board)
+            if body is not None:
+                written.body = body
+                written.stamp = written.fresh or -1
+        return found
+
+    def _kept(self, wanted: Wanted, tick: int) -> _Written:
         written = self._written.get(wanted)
         if written is None:
             if len(self._written) > 1000:
@@ -103,22 +121,9 @@ class Wire:
                 for gone in old:
                     del self._written[gone]
             written = self._written[wanted] = _Written()
-        if written.tick == tick:
-            return written
-        written.tick = tick
-        name = wanted.key[0] or ""
-        fresh = self._hub.fresh(name)
-        if fresh == written.fresh:
-            return written
-        written.fresh = fresh
-        body = self._body(wanted, written)
-        if body is not None:
-            written.body = body
-            written.stamp = fresh or -1
         return written
 
-    def _body(self, wanted: Wanted, written: _Written) -> bytes | None:
-        board = self._hub.board(wanted.key)
+    def _body(self, wanted: Wanted, written: _Written, board: Board | None) -> bytes | None:
         if board is None:
             return event("gone", {"board": wanted.key})
         newest = board.windows[-1].number

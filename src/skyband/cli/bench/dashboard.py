@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    pass
-
 HELP = """Measure the dashboard in a real browser, with many queries behind it that answer five times a second.
 
-The server should take less than 5 % of one core, and no task of the page more than 50 ms of processor time. Frames
-are also given by the clock, which other programs on the machine disturb.
+The server should take less than 5 % of one core, and no frame of the page more than 50 ms of processor time. Frames
+are also given by the clock, which other programs on the machine disturb: an empty page in a second browser is watched
+at the same time, and shows what they do.
 
 Examples:
 
@@ -40,7 +38,8 @@ def dashboard(
             print(
                 f"{load.view:6} {load.fed:9} {load.boards:3} boards at {load.updates:.1f} updates/s  "
                 f"server {load.server:.1%} + hub {load.feeding:.1%} of a core  "
-                f"longest task {load.longest_task:.1f} ms, frame {load.longest_frame:.0f} ms "
-                f"({load.frames_over} over 50 ms)  {'good' if load.good else 'NOT GOOD'}",
+                f"busiest frame {load.busiest_frame:.1f} ms, longest {load.longest_frame:.0f} ms "
+                f"({load.frames_over} over 50 ms; empty page {load.empty_longest:.0f} ms, {load.empty_over})  "
+                f"{'good' if load.good else 'NOT GOOD'}",
                 flush=True,
             )

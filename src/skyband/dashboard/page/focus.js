@@ -8,13 +8,14 @@ import { Virtual } from "./virtual.js";
 import { link, scale } from "./wall.js";
 
 const ROW = 38;
+const FEW = 3; // rows that are seen to move even five times a second
 const PAD = 9; // half of the slider's thumb
 const $ = (id) => document.getElementById(id);
 
 export class Focus {
   constructor(catalogue, say) {
     Object.assign(this, { catalogue, say, key: null, id: "", newest: null, number: null, windows: [], form: "" });
-    this.rows = new Rows($("board").tBodies[0], () => this.build(), (entry, row) => this.fill(entry, row), ROW, true);
+    this.rows = new Rows($("board").tBodies[0], () => this.build(), (entry, row) => this.fill(entry, row), ROW, FEW, true);
     this.list = new Virtual($("names"), {
       scroller: $("scroll"), height: 34,
       build: () => this.name(),
@@ -96,7 +97,7 @@ export class Focus {
       this.show(data, first);
       this.announce(data);
     }
-    this.draw();
+    requestAnimationFrame(() => this.draw()); // the rows have this frame, the rest has the next
   }
 
   get place() {
@@ -124,7 +125,9 @@ export class Focus {
     this.draw();
     try {
       const data = await get(boardPath(this.key, `/windows/${number}`));
-      if (this.number === number) this.show(data);
+      if (this.number !== number) return;
+      this.show(data);
+      this.tell(data);
     } catch {
       this.say("This window is no longer kept.");
       if (this.number === number) this.live();
@@ -146,11 +149,18 @@ export class Focus {
     const widest = Math.max(1, ...scores.map((score) => this.scored(score).length));
     if (this.widest !== widest) $("board").style.setProperty("--digits", (this.widest = widest));
     this.places = this.order.map((i) => digits(data.rows.map((row) => row.cells[i])));
-    this.rows.update(data.rows, still);
+    const motion = this.rows.update(data.rows, still);
+    if (this.motion !== motion) $("board").classList.toggle("moving", (this.motion = motion));
     put($("window"), `${edge(data.start, data.timed)} – ${edge(data.end, data.timed)}`);
     put($("day"), this.today);
     $("more").hidden = data.size <= data.rows.length;
     put($("more"), `The first ${count(data.rows.length)} of ${count(data.size)} rows.`);
+  }
+
+  /** Who came and who went. */
+  tell(data) {
+    if (this.heard === data) return;
+    this.heard = data;
     const entered = data.rows.filter((row) => row.move === null);
     this.news("entered", "in-count", entered.map((row) => [row.label, `at ${row.rank}`]));
     this.news("left", "out-count", data.left.map((row) => [row.label, row.why || `was ${row.rank}`]));
@@ -231,6 +241,7 @@ export class Focus {
   }
 
   draw() {
+    if (this.shown) this.tell(this.shown);
     const chart = $("chart");
     const place = this.place;
     const slider = $("slider");

@@ -18,12 +18,15 @@ export function fixed(value, digits) {
 export function digits(values) {
   let largest = 0;
   let broken = false;
+  let cents = true; // nothing finer, as in prices
   for (const value of values) {
     if (typeof value !== "number") continue;
     if (!Number.isInteger(value)) broken = true;
+    if (cents && Math.abs(value * 100 - Math.round(value * 100)) > 1e-6) cents = false;
     largest = Math.max(largest, Math.abs(value));
   }
   if (!broken) return 0;
+  if (cents && largest < 10000) return 2;
   return largest >= 10000 ? 0 : largest >= 100 ? 1 : largest >= 10 ? 2 : largest >= 0.1 ? 3 : 6;
 }
 

@@ -2,6 +2,7 @@
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const MOVE = { duration: 280, easing: "cubic-bezier(.2,.8,.2,1)" };
+const FOLLOWED = 400; // milliseconds: no eye can follow many rows that move more often
 
 /** Put `text` into `node`, as text, if it is not there already. */
 export function put(node, text) {
@@ -30,21 +31,29 @@ export class Rows {
    * @param build makes a row: {node, ...} whose fields `fill` knows
    * @param fill writes a row's data into what `build` made
    * @param height of a row in pixels: known, so that nothing has to be measured while it moves
-   * @param fade whether new rows come in softly: every row that does is a layer of its own for a while
+   * @param few rows that may move even when the board changes faster than an eye can follow: every row that moves is
+   *   a layer of its own for a while, and all of them are drawn at every frame
+   * @param fade whether new rows come in softly
    */
-  constructor(body, build, fill, height, fade = false) {
-    Object.assign(this, { body, build, fill, height, fade });
+  constructor(body, build, fill, height, few = 0, fade = false) {
+    Object.assign(this, { body, build, fill, height, few, fade });
     this.shown = new Map();
+    Object.assign(this, { since: 0, gap: FOLLOWED }); // the last update, and how long after another it came
   }
 
-  /** Show `rows`; `still` moves nothing. */
+  /** Show `rows`; `still` moves nothing. Says whether rows may move. */
   update(rows, still = false) {
     const before = this.shown;
     const now = new Map();
     const spare = [];
     const keys = new Set(rows.map((row) => row.key));
     for (const [key, entry] of before) if (!keys.has(key)) spare.push(entry);
-    const motion = !still && !calm.matches && before.size > 0;
+    const gap = performance.now() - this.since;
+    const quick = gap < FOLLOWED && this.gap < FOLLOWED; // once is no haste
+    this.since += gap;
+    this.gap = gap;
+    const moving = quick ? rows.filter((row, index) => (before.get(row.key)?.index ?? -1) !== index).length : 0;
+    const motion = !still && !calm.matches && before.size > 0 && moving <= this.few;
     rows.forEach((row, index) => {
       let entry = before.get(row.key);
       const known = entry !== undefined;
@@ -64,6 +73,7 @@ export class Rows {
     });
     for (const entry of spare) entry.node.remove();
     this.shown = now;
+    return motion;
   }
 
   clear() {

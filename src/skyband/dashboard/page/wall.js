@@ -7,7 +7,6 @@ import { Virtual } from "./virtual.js";
 
 const ROW = 26;
 const LEAST = 5; // rows of a card
-const FOLLOWED = 400; // milliseconds: rows of a card that changes faster take their places at once, for no eye can follow
 
 export const link = (key) => `#/board/${encodeURIComponent(JSON.stringify(key))}`;
 
@@ -58,7 +57,7 @@ export class Wall {
     words.append(name, below);
     top.append(words, spark.node);
     node.append(top, table);
-    const card = { node, name, group, when, spark, caption, id: "", key: null, top: 1, digits: 0, since: -FOLLOWED };
+    const card = { node, name, group, when, spark, caption, id: "", key: null, top: 1, digits: 0 };
     card.rows = new Rows(body, row, (entry, data) => fill(entry, data, card), ROW);
     return card;
   }
@@ -107,9 +106,7 @@ export class Wall {
     const scores = data.rows.map((each) => each.score);
     card.digits = digits(scores);
     card.top = scale(scores);
-    const now = performance.now();
-    card.rows.update(data.rows.slice(0, LEAST), still || now - card.since < FOLLOWED);
-    card.since = now;
+    card.rows.update(data.rows.slice(0, LEAST), still);
     put(card.when, edge(data.end, data.timed));
     card.spark.draw(data.trend);
   }

@@ -63,8 +63,14 @@ def read(text: str, begin: Place) -> Tree[Token]:
         found = _WORD.match(text, at)
         word = found[0] if found else text[at : at + 1]
         place = begin.within(error.line, error.column)
-        hint = _HINTS.get(word.upper())
+        hint = _HINTS.get(word.upper()) or _HINTS.get(_exists(text, at))
         raise place.error(f"{word!r} does not fit here: {hint or _wanted(error)}") from None
+
+
+def _exists(text: str, at: int) -> str:
+    """The word EXISTS, if what does not fit stands beside it: alone it looks like the name of a function."""
+    beside = re.search(r"(\w*)\s*$", text[:at]), re.match(r"\w+\s+(\w+)", text[at:])
+    return "EXISTS" if any(found and found[1].upper() == "EXISTS" for found in beside) else ""
 
 
 def _wanted(error: Any) -> str:
