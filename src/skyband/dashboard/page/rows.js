@@ -38,7 +38,7 @@ export class Rows {
   constructor(body, build, fill, height, few = 0, fade = false) {
     Object.assign(this, { body, build, fill, height, few, fade });
     this.shown = new Map();
-    Object.assign(this, { since: 0, gap: FOLLOWED }); // the last update, and how long after another it came
+    Object.assign(this, { since: -FOLLOWED, gap: FOLLOWED }); // the last update, and how long after another it came
   }
 
   /** Show `rows`; `still` moves nothing. Says whether rows may move. */
