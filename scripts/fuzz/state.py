@@ -12,9 +12,9 @@ from scripts.fuzz import mutate
 from scripts.fuzz.texts import told
 
 import skyband as sb
+from skyband.flow.blob import dump, read
 from skyband.spark.board import Board
 from skyband.spark.share import Share, Shared, Single
-from skyband.spark.state import dump, read
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.family import families
 

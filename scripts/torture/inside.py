@@ -72,8 +72,8 @@ class Line:
     def save(self) -> bytes:
         """All that is needed to go on."""
         from skyband.flow import saved as plain
+        from skyband.flow.blob import dump
         from skyband.join import saved as joined
-        from skyband.spark.state import dump
 
         rooms: dict[str, Any] = {"join": joined, "single": plain}
         found = rooms[self.name].save(self.line)
@@ -82,8 +82,8 @@ class Line:
     def load(self, blob: bytes) -> None:
         """Go on."""
         from skyband.flow import saved as plain
+        from skyband.flow.blob import read
         from skyband.join import saved as joined
-        from skyband.spark.state import read
 
         self.line = self._new()
         _, found = read(blob)
@@ -180,7 +180,7 @@ class Inside:
 
 def main() -> None:
     """Run until killed."""
-    from skyband.spark.state import dump, read
+    from skyband.flow.blob import dump, read
 
     seed, folder, url = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     store = sqlite3.connect(folder / "out.db", isolation_level=None)

@@ -15,10 +15,10 @@ from streams import write_batches
 from test_top_k import SECOND, asked, cut, plain, trades
 
 import skyband as sb
+from skyband.flow.blob import dump, read
 from skyband.spark.control import CONTROL
 from skyband.spark.pipeline import _packing
 from skyband.spark.share import Shared
-from skyband.spark.state import dump, read
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.family import per_of
 from skyband.workload.split import split

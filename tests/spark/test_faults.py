@@ -14,7 +14,8 @@ from streams import answers, write_batches
 from test_top_k import QUERIES, asked, closed, cut, plain, trades
 
 import skyband as sb
-from skyband.spark.state import FORMAT, check, dump, fingerprint, read
+from skyband.flow.blob import FORMAT, dump, read
+from skyband.spark.state import check, fingerprint
 
 pytestmark = pytest.mark.spark
 

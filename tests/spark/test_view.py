@@ -13,8 +13,9 @@ from streams import answers, collected, counted, write_batches
 import skyband as sb
 from servers import postgres_server
 from skyband.errors import SnapshotError
+from skyband.flow.blob import dump, read, unwrite
 from skyband.query.expression import parse
-from skyband.spark.state import check, dump, read, unwrite
+from skyband.spark.state import check
 from skyband.spark.view import Watched
 from skyband.tables.distant import Distant
 from skyband.view.policy import Fixed

@@ -33,8 +33,8 @@ def on_spark(query: TopK) -> None:
     import pyarrow as pa
 
     from skyband.engines.plan import choose
+    from skyband.flow.blob import dump, read, unwrite, write
     from skyband.spark.share import Single
-    from skyband.spark.state import dump, read, unwrite, write
     from skyband.windows.timeline import BEGINNING
 
     share = Single(query, choose(query, "auto").engine)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.flow.blob import unwrite
 from skyband.flow.ids import mixed
 from skyband.flow.time import TimeType
 from skyband.query import Ever
 from skyband.spark.prune import NEVER, Counts, Packed, in_utc, placed
-from skyband.spark.state import unwrite
 from skyband.view.alltime import AllTime
 from skyband.view.board import Leaderboard
 from skyband.view.partial import PANE, Measure, partial_totals

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from skyband.flow.blob import unwrite
 from skyband.flow.schema import check_schema
 from skyband.flow.time import TimeType
 from skyband.query import Ever
 from skyband.spark.prune import utc_type
-from skyband.spark.state import unwrite
 
 if TYPE_CHECKING:
     import pyarrow as pa

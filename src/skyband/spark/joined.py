@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError
+from skyband.flow.blob import unwrite
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
 from skyband.join.changes import PUSHED
@@ -19,7 +20,6 @@ from skyband.join.pipeline import JoinPipeline
 from skyband.join.saved import load, save
 from skyband.join.shared import shared_join
 from skyband.spark.prune import NUMBER, Blobs, Counts, Packer, in_utc, settled, unpacked
-from skyband.spark.state import unwrite
 from skyband.windows import Clock
 from skyband.windows.clocks import Clocks
 

@@ -11,11 +11,12 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from skyband.flow.blob import dump, read, unwrite, write
 from skyband.flow.part import joined
 from skyband.flow.saved import load, save
 from skyband.spark.control import CONTROL, obey, tidied
 from skyband.spark.prune import Counts, settled, unpacked
-from skyband.spark.state import check, chunks, dump, read, unwrite, widened, write
+from skyband.spark.state import check, chunks, widened
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.family import Member
 

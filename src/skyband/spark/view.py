@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError, SchemaError, nearest
+from skyband.flow.blob import unwrite
 from skyband.flow.ids import id_numbers
 from skyband.flow.score import scores
 from skyband.query.duration import duration
@@ -17,7 +18,6 @@ from skyband.query.expression import Expression, parse
 from skyband.spark.pipeline import bucket_keys, check_version, gathered, stateful
 from skyband.spark.prune import NEVER, PACKED, Counts, Packed, in_utc
 from skyband.spark.session import suit
-from skyband.spark.state import unwrite
 from skyband.tables.distant import Distant
 from skyband.tables.protocol import CHANGE, VERSION
 from skyband.tables.sql import SqlTable, open_table

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
 from skyband.errors import SourceError
+from skyband.flow.blob import unwrite, write
 from skyband.spark.emit import source_schema
 from skyband.spark.source.records import (
     Idle,
@@ -34,7 +35,6 @@ from skyband.spark.source.records import (
     option,
     whole,
 )
-from skyband.spark.state import unwrite, write
 
 _PAGE = 10_000
 _BEAT, _NUMBER = "beat", "number"
