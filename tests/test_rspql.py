@@ -20,6 +20,7 @@ from skyband.lang import load
 from skyband.lang.pattern import Pattern, Star, Term
 from skyband.lang.rspql.terms import HOME
 from skyband.lang.statement import Remote
+from skyband.tables.memory import Memory
 
 LISTING_1 = """\
 REGISTER STREAM :TopkUsersToContact AS
@@ -357,6 +358,9 @@ def test_a_statement_survives_rspql(text):
     assert sb.parse(sb.to_rspql(asked)) == asked
 
 
+ELSEWHERE = sb.Join(Memory({"u": ["a"], "f": [1.0]}, "u"), on="u", columns=["f"])
+
+
 def test_what_rspql_cannot_say_is_refused():
     for change, says in [
         ({"window": sb.Counting(5)}, "whose windows slide in time"),
@@ -364,6 +368,7 @@ def test_what_rspql_cannot_say_is_refused():
         ({"window": sb.Tumbling("1 s", closed="right", origin="1 ms")}, r"leave it to sb\.parse\(text, origin"),
         ({"window": sb.Tumbling("1 us", closed="right")}, "finer than a millisecond"),
         ({"per": "x"}, r"per=\('x',\) cannot be said in RSP-QL"),
+        ({"join": ELSEWHERE, "by": "x * f"}, r"join cannot be said in RSP-QL.*give the statement of sb\.parse"),
         ({"by": "a % 2"}, "% has no form in RSP-QL"),
         ({"by": "`a b`"}, "column 'a b' cannot be a variable"),
         ({"by": "3"}, "names no column of the stream"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.lang import load
+from skyband.tables.memory import Memory
 
 FLINK = """\
 SELECT * FROM (
@@ -20,6 +21,7 @@ SELECT * FROM (
   FROM TABLE(HOP(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' MINUTES))
 ) WHERE rn <= 10"""
 HOP = sb.Sliding("10 minutes", "1 minute")
+ELSEWHERE = sb.Join(Memory({"u": ["a"], "f": [1.0]}, "u"), on="u", columns=["f"])
 QUERY = sb.TopK(k=10, by="price*volume", window=HOP, time="ts", per="symbol")
 
 
@@ -255,6 +257,11 @@ def test_what_sql_cannot_say_is_refused():
         ({"window": sb.Sliding("1 s", "row")}, "whose windows slide in time"),
         ({"window": sb.Tumbling("1 s", closed="right")}, 'use closed="left", sb.to_rspql or sb.to_yaml'),
         ({"emit": "changes"}, "emit='changes' cannot be said in SQL"),
+        (
+            {"of": "symbol", "by": "sum(price)"},
+            r"of=\('symbol',\) cannot be said in SQL",
+        ),
+        ({"join": ELSEWHERE, "by": "x * f"}, "a join or triples cannot be said in SQL: use sb.to_rspql"),
         ({"by": lambda c: c["x"]}, "by is a Python function"),
     ]:
         query = sb.TopK(**{"k": 1, "by": "x", "window": HOP, "time": "ts", **change})

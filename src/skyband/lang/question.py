@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from skyband.errors import ParseError, QueryError
 from skyband.lang.document import Part
 from skyband.lang.lengths import in_words
+from skyband.lang.said import NO_SERVICE
 from skyband.lang.statement import Remote, Statement
 from skyband.query import EMITS, Counting, Ever, Sliding, TopK
 
@@ -129,6 +130,7 @@ def described(query: TopK) -> dict[str, Any]:
             continue
         shown[name] = list(value) if isinstance(value, tuple) else value
         if not all(isinstance(one, (str, int, float)) for one in (value if isinstance(value, tuple) else [value])):
-            msg = f"{name}={type(value).__name__} cannot stand in a text: leave it out"
+            why = f", {NO_SERVICE}" if name == "join" else ": leave it out"
+            msg = f"{name}={type(value).__name__} cannot stand in a text{why}"
             raise QueryError(msg)
     return shown

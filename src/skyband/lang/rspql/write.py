@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from skyband.errors import QueryError
 from skyband.lang.pattern import Pattern, Star, Term
 from skyband.lang.rspql.score import sparql, variable
 from skyband.lang.rspql.terms import HOME
+from skyband.lang.said import NO_SERVICE, check_said
 from skyband.lang.statement import Remote, Statement
-from skyband.query import Counting, TopK
 from skyband.query.duration import spoken
 from skyband.query.expression import Expression
+
+if TYPE_CHECKING:
+    from skyband.query import TopK
 
 _LOCAL = re.compile(r"\w([\w.-]*[\w-])?")
 _UNITS = {"min": "m", "h": "h", "s": "s", "ms": "ms", "d": "d"}
@@ -42,7 +46,7 @@ def to_rspql(query: TopK | Statement) -> str:
     """
     asked = query if isinstance(query, Statement) else Statement(query)
     topk = asked.query
-    _check(topk)
+    _check(asked)
     assert isinstance(topk.by, Expression)
     tree, filters = topk.by.tree, []
     while tree[0] == "case" and len(tree) == 4 and tree[3] == ("null",):
@@ -71,25 +75,19 @@ def to_rspql(query: TopK | Statement) -> str:
     return "\n".join([*lines, "}", f"ORDER BY {'ASC' if topk.ascending else 'DESC'}({key})", f"LIMIT {topk.k}"])
 
 
-def _check(query: TopK) -> None:
-    if callable(query.by):
-        msg = "by is a Python function, which cannot stand in RSP-QL: write an expression"
+def _check(asked: Statement) -> None:
+    query = asked.query
+    check_said(query, "RSP-QL", {"per": (), "id": None})
+    if query.join is not None and asked.remote is None:
+        msg = f"join cannot be said in RSP-QL, {NO_SERVICE}"
         raise QueryError(msg)
     window = query.window
-    if isinstance(window, Counting) or not window.slide:
-        msg = f"window={window!r} has no form in RSP-QL, whose windows slide in time: use sb.to_yaml"
-        raise QueryError(msg)
     if window.closed != "right":
         msg = 'closed="left" cannot be said in RSP-QL, whose windows are (start, end]: use closed="right", or sb.to_sql'
         raise QueryError(msg)
     if window.origin:
         msg = f"origin={spoken(window.origin)!r} cannot be said in RSP-QL: leave it to sb.parse(text, origin=...)"
         raise QueryError(msg)
-    usual = (("emit", "answers"), ("prefix", ""), ("unit", None), ("version", None), ("per", ()), ("id", None))
-    for field, value in usual:
-        if getattr(query, field) != value:
-            msg = f"{field}={getattr(query, field)!r} cannot be said in RSP-QL: leave it out, or use sb.to_yaml"
-            raise QueryError(msg)
 
 
 def _pattern(by: Expression, remote: Remote | None) -> Pattern:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from skyband.errors import QueryError
 from skyband.lang.names import quoted
+from skyband.lang.said import check_said
 from skyband.lang.statement import Statement
-from skyband.query import Counting, TopK
 from skyband.query.duration import MICROSECONDS
+
+if TYPE_CHECKING:
+    from skyband.query import TopK
 
 _UNITS = (("DAY", "d"), ("HOUR", "h"), ("MINUTE", "min"), ("SECOND", "s"))
 
@@ -69,24 +73,15 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
 
 def _check(asked: Statement) -> None:
     query = asked.query
-    if callable(query.by):
-        msg = "by is a Python function, which cannot stand in SQL: write an expression"
+    if query.join is not None or asked.remote is not None or asked.pattern is not None:
+        msg = "a join or triples cannot be said in SQL: use sb.to_rspql"
         raise QueryError(msg)
-    if isinstance(query.window, Counting) or not query.window.slide:
-        msg = f"window={query.window!r} has no form in SQL, whose windows slide in time: use sb.to_yaml"
-        raise QueryError(msg)
-    for field, usual in (("emit", "answers"), ("prefix", ""), ("unit", None), ("version", None)):
-        if getattr(query, field) != usual:
-            msg = f"{field}={getattr(query, field)!r} cannot be said in SQL: leave it out, or use sb.to_yaml"
-            raise QueryError(msg)
+    check_said(query, "SQL")
     if query.window.closed != "left":
         msg = 'closed="right" cannot be said in SQL: use closed="left", sb.to_rspql or sb.to_yaml'
         raise QueryError(msg)
     if {"window_start", "window_end"} & set(query.per):
         msg = f"per={list(query.per)} holds a column of the window: rename it"
-        raise QueryError(msg)
-    if asked.remote is not None or asked.pattern is not None:
-        msg = "a join or triples cannot be said in SQL: use sb.to_rspql"
         raise QueryError(msg)
 
 
