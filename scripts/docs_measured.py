@@ -1,4 +1,4 @@
-"""The measured tables of choosing, peers, views and leaderboards in docs, from the raw results in benchmarks/results.
+"""The measured tables in docs, from the raw results in benchmarks/results.
 
 Run this after new results were put there; a test says when it was forgotten.
 """
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from skyband.bench import peers, plan, view
+from skyband.bench import peers, plan, spark, view
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("choosing", "peers", "views", "leaderboards"))
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("choosing", "peers", "views", "leaderboards", "scale"))
 PICTURE = ROOT / "docs" / "img" / "peers.svg"
 Results = dict[tuple[str, str], dict[str, float]]
 Write = Callable[[dict[str, float] | None], str]
@@ -113,6 +113,7 @@ def tables() -> dict[str, str]:
         "view-policies": policies_table(),
         "view-speed": speed_table(),
         "boards": boards_table(),
+        "spark": spark_table(),
     }
 
 
@@ -257,6 +258,27 @@ def boards_table() -> str:
         for line in view_lines("micros_per_row")
     ]
     return markdown(("", "way", "thousand rows a second", "CPU microseconds a row", "state, MB"), rows, 2)
+
+
+def spark_table() -> str:
+    """One query on Spark, beside plain Spark."""
+    text = (ROOT / "benchmarks" / "results" / "spark.jsonl").read_text(encoding="utf-8")
+    found = spark.settled([spark.Result.from_dict(json.loads(line)) for line in text.splitlines()])
+    ours = {line.case: line.micros_per_row for line in found if line.way == "skyband"}
+    rows = [
+        (
+            line.case,
+            line.way,
+            f"{line.micros_per_row:,.1f}",
+            f"{line.micros_per_row / ours[line.case]:,.1f}" if line.case in ours else "",
+            f"{line.rows / line.seconds / 1e3:,.0f}",
+            f"{line.batch_ms:,.0f}",
+            f"{line.state_bytes / 1e6:,.1f}",
+        )
+        for line in found
+    ]
+    head = ("", "way", "CPU microseconds a row", "of ours", "thousand rows a second", "ms a batch", "state, MB")
+    return markdown(head, rows, 2)
 
 
 def filled(page: str) -> str:
