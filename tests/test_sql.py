@@ -251,6 +251,11 @@ def test_a_query_survives_sql(query, table):
     assert sb.parse(" ".join(text.split()), language="sql") == found
 
 
+def test_a_column_may_be_called_over():
+    asked = sb.parse(FLINK.replace("SELECT * FROM (", "SELECT price, OVER FROM (", 1))
+    assert asked.query == sb.parse(FLINK).query
+
+
 def test_what_sql_cannot_say_is_refused():
     for change, says in [
         ({"window": sb.Counting(5)}, "whose windows slide in time: use sb.to_yaml"),

@@ -51,7 +51,9 @@ def condition(text: Text) -> tuple[str, Token] | None:
 
 
 def _over(text: Text) -> int:
-    return next(number for number, token in enumerate(text.tokens) if token.kind == "OVER")
+    """The OVER of ROW_NUMBER() OVER (...): a column may be called so too."""
+    kinds = [token.kind for token in text.tokens]
+    return next(at for at in range(len(kinds)) if kinds[at - 1 : at + 2] == ["R_PAREN", "OVER", "L_PAREN"])
 
 
 def _depths(text: Text) -> list[int]:
