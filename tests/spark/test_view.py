@@ -16,7 +16,7 @@ from skyband.errors import SnapshotError
 from skyband.flow.blob import dump, read, unwrite
 from skyband.query.expression import parse
 from skyband.spark.state import check
-from skyband.spark.view import Watched
+from skyband.spark.watched import Watched
 from skyband.tables.distant import Distant
 from skyband.view.policy import Fixed
 

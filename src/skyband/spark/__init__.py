@@ -7,10 +7,24 @@ own, `latest(query, url)` a sink.
 
 from __future__ import annotations
 
-from skyband.spark.control import controlled
-from skyband.spark.pipeline import top_k
-from skyband.spark.sink import latest
-from skyband.spark.source import register
-from skyband.spark.view import view
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skyband.spark.control import controlled
+    from skyband.spark.pipeline import top_k
+    from skyband.spark.sink import latest
+    from skyband.spark.source import register
+    from skyband.spark.watched import view
 
 __all__ = ["controlled", "latest", "register", "top_k", "view"]
+_HOME = {"controlled": "control", "latest": "sink", "register": "source", "top_k": "pipeline", "view": "watched"}
+
+
+def __getattr__(name: str) -> Any:
+    """Each when it is asked for: Spark's own processes import this package and need little of it."""
+    if name not in _HOME:
+        msg = f"module 'skyband.spark' has no attribute {name!r}"
+        raise AttributeError(msg)
+    found = globals()[name] = getattr(import_module(f"skyband.spark.{_HOME[name]}"), name)
+    return found

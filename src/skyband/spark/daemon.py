@@ -14,6 +14,8 @@ WARM = (
     "pandas",
     "pyarrow.compute",
     "pyspark.worker",
+    "skyband.spark.operator",
+    "skyband.spark.share",
     "skyband.spark.maintain",
     "skyband.engines.eachrow",
     "skyband.kernels.prune",

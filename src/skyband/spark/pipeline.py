@@ -24,7 +24,7 @@ from skyband.workload.workload import Workload
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from skyband.spark.maintain import Operator
+    from skyband.spark.operator import Operator
 
 OLDEST = (4, 2)
 _MOST_BUCKETS = 1024
@@ -185,7 +185,7 @@ def _transformed(
         if first.emit == "changes" and first.time is not None:  # how far time has come decides what was deleted
             packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{first.time}`")).alias(_NEWEST))))
         return packed.groupBy("bucket").applyInArrow(_answering(by_key, schema, early=early), out)
-    from skyband.spark.maintain import COUNTED, Operator
+    from skyband.spark.operator import COUNTED, Operator
 
     identity = {
         key: fingerprint(share.query, len(mine), share.told())
@@ -203,7 +203,7 @@ def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None,
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     from skyband.spark.emit import decoded
-    from skyband.spark.maintain import told_type
+    from skyband.spark.operator import told_type
 
     told = told_type(operator.counted)
     said = packed.groupBy("bucket").transformWithStateInPandas(operator, told, "append", time)

@@ -283,7 +283,7 @@ def _transformed(df: DataFrame, share: Watched) -> DataFrame:
     out = _result_type(df.schema, share)
     if not df.isStreaming:
         return packed.groupBy("bucket").applyInArrow(_answering(share, kept), out)
-    from skyband.spark.maintain import Operator
+    from skyband.spark.operator import Operator
 
     operator = Operator(
         dict.fromkeys(bucket, share),

@@ -1,0 +1,146 @@
+"""The one stateful operator: buckets on Spark, their state in chunks, a timer for the next window of each.
+
+At every start of a stream Spark runs a Python process of its own that opens the state and ends. So this module
+imports little: what it costs, each start waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from skyband.flow.blob import dump, read, unwrite, write
+from skyband.spark.state import check, chunks, widened
+from skyband.windows.timeline import BEGINNING
+
+if TYPE_CHECKING:
+    from skyband.spark.board import AllTimeBucket, BoardBucket
+    from skyband.spark.joined import JoinBucket
+    from skyband.spark.maintain import Bucket
+    from skyband.spark.share import Share
+    from skyband.spark.watched import ViewBucket, Watched
+
+_PICKLE: Any = CPickleSerializer()  # as Spark sends the operator
+COUNTED = ("rows", "without_score", "without_time", "late", "candidates")
+"""What a bucket counts at each trigger; a join counts its look-ups too."""
+
+
+def told_type(counted: Sequence[str]) -> str:
+    """What a bucket tells at each trigger: its answers as an Arrow blob, its counts, what became of control rows."""
+    return ", ".join(["blob binary", *(f"{name} long" for name in counted), "notice string"])
+
+
+AnyBucket = Union["Bucket", "BoardBucket", "AllTimeBucket", "JoinBucket", "ViewBucket"]
+
+
+class Operator(StatefulProcessor):
+    """Buckets on `transformWithStateInPandas`."""
+
+    def __init__(
+        self,
+        shares: Mapping[int, Share] | Mapping[int, Watched],
+        schema: pa.Schema,
+        identity: Mapping[int, dict[str, str]],
+        *,
+        early: bool,
+        counted: Sequence[str] = COUNTED,
+    ) -> None:
+        self.shares: dict[int, Any] = dict(shares)
+        self.schema, self.identity, self.early = schema, dict(identity), early
+        self.counted = tuple(counted)
+
+    def __getstate__(self) -> bytes:
+        """All but this class as bytes of their own: who only opens the state need not load engines and kernels."""
+        return _PICKLE.dumps(self.__dict__)
+
+    def __setstate__(self, sealed: bytes) -> None:
+        self.__dict__["_sealed"] = sealed
+
+    def __getattr__(self, name: str) -> Any:
+        """What a task needs, once it needs it."""
+        sealed = self.__dict__.pop("_sealed", None)
+        if sealed is None:
+            raise AttributeError(name)
+        self.__dict__.update({**_PICKLE.loads(sealed), **self.__dict__})
+        return getattr(self, name)
+
+    def init(self, handle: Any) -> None:
+        """Open the state."""
+        self.handle = handle
+        self.state = handle.getMapState("chunks", "number int", "blob binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Rows of a bucket."""
+        frames = list(rows)
+        packed = pd.concat(frames) if len(frames) > 1 else frames[0]
+        columns = {name: packed[name].tolist() for name in packed.columns}
+        yield from self._advance(int(key[0]), columns, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
+        """Time has come to where a window of a silent bucket closes."""
+        yield from self._advance(int(key[0]), None, timerValues)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _advance(self, key: int, packed: Mapping[str, Any] | None, timer: Any) -> Iterator[pd.DataFrame]:
+        millis = timer.getCurrentWatermarkInMs()
+        watermark = millis * 1000 if millis > 0 else BEGINNING
+        old = self._stored()
+        bucket = self._bucket(key, old)
+        answers = bucket.take(packed or _NOTHING, watermark)
+        self._store(bucket, old, self.identity[key])
+        self._set_timer(bucket)
+        counts = {**bucket.counts, "candidates": bucket.kept}
+        yield pd.DataFrame(
+            {
+                "blob": [write(answers) if answers.num_rows else None],
+                **{name: [counts.get(name, 0)] for name in self.counted},
+                "notice": pd.array([getattr(bucket, "notice", None)], "string"),
+            }
+        )
+
+    def _bucket(self, key: int, old: list[bytes]) -> AnyBucket:
+        share = self.shares[key]
+        if not old:
+            return share.bucket(self.schema, share.engine, early=self.early)
+        header, saved = read(b"".join(old))
+        check(header, self.identity[key])
+        was = unwrite(saved.pop("schema")["v"][0].as_py()).schema
+        bucket: AnyBucket = share.bucket(self.schema, header["engine"], early=self.early)
+        bucket.load(widened(saved, was, self.schema))
+        return bucket
+
+    def _stored(self) -> list[bytes]:
+        found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
+        return [found[number] for number in sorted(found)]
+
+    def _store(self, bucket: AnyBucket, old: list[bytes], identity: dict[str, str]) -> None:
+        """Write the chunks that have changed; a bucket with nothing to remember leaves the state."""
+        new: list[bytes] = []
+        if bucket.alive():
+            saved = bucket.save()
+            saved["schema"] = pa.table({"v": pa.array([write(bucket.schema.empty_table())], pa.binary())})
+            new = chunks(dump(saved, {"engine": bucket.engine, "query": identity}))
+        for number, chunk in enumerate(new):
+            if number >= len(old) or old[number] != chunk:
+                self.state.updateValue((number,), (chunk,))
+        for number in range(len(new), len(old)):
+            self.state.removeKey((number,))
+
+    def _set_timer(self, bucket: AnyBucket) -> None:
+        if not bucket.timed:  # no clock, and Spark breaks off the talk if it is asked for timers
+            return
+        for timer in list(self.handle.listTimers()):
+            self.handle.deleteTimer(timer)
+        end = bucket.next_end()
+        if end is not None:
+            self.handle.registerTimer(end)
+
+
+_NOTHING: dict[str, list[Any]] = {"counts": [], "blob": []}
