@@ -269,8 +269,8 @@ def spark_table() -> str:
         (
             line.case,
             line.way,
-            f"{line.micros_per_row:,.1f}",
-            f"{line.micros_per_row / ours[line.case]:,.1f}" if line.case in ours else "",
+            f"{float(format(line.micros_per_row, '.3g')):,g}",
+            f"{float(format(line.micros_per_row / ours[line.case], '.3g')):,g}" if line.case in ours else "",
             f"{line.rows / line.seconds / 1e3:,.0f}",
             f"{line.batch_ms:,.0f}",
             f"{line.state_bytes / 1e6:,.1f}",

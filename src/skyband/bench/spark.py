@@ -262,11 +262,12 @@ def cases(*, quick: bool) -> list[Case]:
 
 
 def settled(found: list[Result]) -> list[Result]:
-    """Of the runs of one way of one case, the one with the least CPU a row: what disturbs a run only adds to it."""
-    runs: dict[tuple[str, str], list[Result]] = {}
+    """Case by case, of the runs of one way the one with the least CPU a row: what disturbs a run only adds to it."""
+    cases: dict[str, dict[str, Result]] = {}
     for result in found:
-        runs.setdefault((result.case, result.way), []).append(result)
-    return [min(same, key=lambda run: run.micros_per_row) for same in runs.values()]
+        best = cases.setdefault(result.case, {})
+        best[result.way] = min(best.get(result.way, result), result, key=lambda run: run.micros_per_row)
+    return [result for ways in cases.values() for result in ways.values()]
 
 
 def run(todo: list[Case], *, seed: int = 7) -> Iterator[Result]:
