@@ -91,6 +91,12 @@ def test_queries_that_cannot_run_on_a_stream(spark, tmp_path):
         df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"))))
     with pytest.raises(sb.SchemaError, match="did you mean symbol"):
         df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), per=["symbl"])))
+    with pytest.raises(sb.SchemaError, match="by uses column 'symbol', which is string and no number"):
+        df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), by="symbol")))
+    with pytest.raises(sb.SchemaError, match="by uses column 'symbol', which is string and no number"):
+        df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), by="max(symbol)", of="symbol", id=None)))
+    with pytest.raises(sb.SchemaError, match=r"Table is no DataFrame of Spark: write df\.transform"):
+        sb.spark.top_k(asked(window=sb.Tumbling("1 minute")))(trades(10, seed=1))
     with pytest.raises(sb.SchemaError, match="no whole number of milliseconds"):
         df.withWatermark("ts", "1 second").transform(sb.spark.top_k(asked(window=sb.Tumbling("1500 us"))))
     with pytest.raises(sb.QueryError, match='early=True goes with emit="answers"'):

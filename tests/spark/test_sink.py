@@ -78,6 +78,14 @@ def test_a_group_whose_window_is_empty_leaves_with_changes(url):
     assert {row[0] for row in stored(url)} == {"other"}
 
 
+@pytest.mark.parametrize("url", ["nosuch://x", "no address", "postgresql+nodriver://user:secret@host/x", None])
+def test_an_address_that_opens_no_database_is_told_at_once(url):
+    query = sb.TopK(k=3, by="price", window=sb.Tumbling("1 minute"), time="ts")
+    with pytest.raises(sb.SinkError, match=r"url=.* opens no database, .*: write one that SQLAlchemy knows") as told:
+        sb.spark.latest(query, url)
+    assert "secret" not in str(told.value)
+
+
 def test_a_table_that_does_not_fit_is_refused(url):
     query = asked(**QUERIES["per group"])
     with opened(url).begin() as connection:

@@ -134,6 +134,9 @@ def test_early_answers_are_marked_and_final_ones_stay_the_same(spark, tmp_path):
     want = closed(sb.run(query, iter(batches), late="30 seconds"), batches, 30, query)
     assert plain(final.drop_columns(["final"])) == plain(want)
     assert got.num_rows > final.num_rows, "open windows are reported too"
+    whole = spark.read.parquet(str(tmp_path / "in")).transform(sb.spark.top_k(query, early=True)).toArrow()
+    assert all(whole["final"].to_pylist()), "a batch leaves nothing open"
+    assert plain(whole.drop_columns(["final"])) == plain(sb.run(query, iter(batches), late="1 hour"))
 
 
 def test_payload_of_every_spark_type_survives(spark, tmp_path):

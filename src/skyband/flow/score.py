@@ -69,6 +69,27 @@ def scores(by: Expression | Distance | Weighted | Score, rows: pa.Table) -> np.n
     return _numpy(value)
 
 
+def check_types(query: TopK, schema: pa.Schema) -> None:
+    """Raise unless the score can be computed of columns of these types. A join's is known once its table is.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> check_types(sb.TopK(k=1, by="note", window=sb.Counting(9)), pa.schema({"note": pa.string()}))
+    Traceback (most recent call last):
+        ...
+    skyband.errors.SchemaError: by uses column 'note', which is string and no number: cast it, or compare it
+    """
+    by = query.by
+    if query.join is not None or not isinstance(by, (Expression, Distance, Weighted)):
+        return
+    if isinstance(by, Expression) and by.tree[0] == "total":
+        if by.tree[2] is None:
+            return
+        by = Expression(by.text, by.tree[2], by.columns)
+    scores(by, schema.empty_table())
+
+
 def ranks_by(query: TopK, rows: pa.Table) -> np.ndarray:
     """What an engine ranks the rows by, larger first."""
     score = scores(query.by, rows)

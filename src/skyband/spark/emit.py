@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.flow.blob import unwrite
 from skyband.flow.schema import check_schema
+from skyband.flow.score import check_types
 from skyband.flow.time import TimeType
 from skyband.query import Ever
 from skyband.spark.prune import utc_type
@@ -28,6 +29,7 @@ def result_type(
 
     arrow = to_arrow_schema(schema, timezone="UTC")
     check_schema(query, arrow)
+    check_types(query, arrow)
     time: Any = LongType()
     if query.time is not None and not query.window.counts:
         TimeType.of(query, arrow.field(query.time).type)

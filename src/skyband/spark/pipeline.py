@@ -152,6 +152,9 @@ def _transformed(
     from skyband.spark.prune import ID, PACKED
     from skyband.spark.state import fingerprint
 
+    if not hasattr(df, "sparkSession"):
+        msg = f"{type(df).__name__} is no DataFrame of Spark: write df.transform(sb.spark.top_k(query))"
+        raise SchemaError(msg)
     suit(df.sparkSession)
     first, ruled = asked[0], CONTROL in df.columns
     if ruled and (not isinstance(shares[0], Shared) or shares[0].family.reserve is None):
@@ -304,6 +307,8 @@ def _answering(shares: dict[int, Share], schema: pa.Schema, *, early: bool) -> C
         share = shares[columns["bucket"][0]]
         bucket = share.bucket(schema, share.engine, early=early)
         taken = bucket.take(columns, BEGINNING)
+        if early:  # there is but one trigger, and nothing is open after it
+            taken = taken.filter(taken.column(share.query.column("final")))
         newest = BEGINNING
         if _NEWEST in columns and bucket.line.time is not None:
             time, _ = bucket.line.time.micros(in_utc(packed).column(_NEWEST))

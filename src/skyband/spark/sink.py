@@ -62,6 +62,7 @@ def latest(
         msg = 'latest keeps lists, so it takes a query with emit="answers" or "changes"'
         raise QueryError(msg)
     keeper = Latest(query, url, table)
+    _ = keeper.engine  # a wrong address is told now, not by the first batch
 
     def write(df: DataFrame, batch: int) -> None:
         keeper.write(name or _stream_of(df), batch, df.toArrow())
@@ -89,8 +90,12 @@ class Latest:
             except ImportError as error:
                 msg = 'latest needs SQLAlchemy: pip install "skyband[sql]"'
                 raise SinkError(msg) from error
-            # a batch every few seconds needs no pool
-            self._engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=patience(self.url))
+            try:  # a batch every few seconds needs no pool
+                self._engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=patience(self.url))
+            except (sa.exc.ArgumentError, ImportError) as error:
+                known = "write one that SQLAlchemy knows, such as sqlite:///leaders.db"
+                msg = f"url={shown(str(self.url))!r} opens no database, {shown(str(error))}: {known}"
+                raise SinkError(msg) from None
         return self._engine
 
     def write(self, stream: str, batch: int, answers: pa.Table) -> bool:
