@@ -237,6 +237,11 @@ def test_partial_totals_made_elsewhere_give_the_same_answers():
         ({"of": ["p", "p"]}, "name each column once"),
         ({"per": ["p"]}, "name each column once"),
         ({"id": "x"}, "of= ranks keys, which break their own"),
+        ({"of": 5}, "of=5 is no column"),
+        ({"of": None}, "by='sum(x)' is a total, which ranks keys and not rows: name their column"),
+        ({"per": 5}, "per=5 is no column"),
+        ({"prefix": 5}, "prefix=5 is no text"),
+        ({"ascending": "no"}, "ascending='no' is neither yes nor no"),
     ],
 )
 def test_bad_leaderboards_say_what_to_write(change, words):
