@@ -184,6 +184,7 @@ def test_a_failed_refill_leaves_the_view_incomplete_until_the_table_answers():
     table.value[9] = math.nan
     view.apply({"id": [9], "value": [None], "_change_type": ["delete"]})
     assert (view.complete, view.stats.failed_refills, told(view)) == (False, 1, [(8.0, 8), (7.0, 7)])
+    assert str(view.trouble) == "out of order"
     view.apply({"id": [0], "value": [0.5]})
     assert (view.complete, view.stats.failed_refills) == (False, 2)
     view.apply({"id": [0], "value": [0.25]})
@@ -383,6 +384,13 @@ def test_a_view_that_was_saved_takes_few_options(tmp_path):
     for options, words in [({"k": 3}, "k=3 cannot be given here"), ({"kmin": 3}, "write one of kmax, refill_at")]:
         with pytest.raises(sb.QueryError, match=words):
             sb.View.restore(view.table, view.save(), **options)
+    for policy in (5, "sqrt", Adaptive(share=1, watch=False)):
+        view = sb.View(view.table, 2, "value", kmax=policy, refill_at=3)
+        again = sb.View.restore(view.table, view.save())  # there is no log: it is built again
+        went_on = resumed(sb.View, view.table, view.save(), {})
+        for one in (again, went_on):
+            assert (one._filling.policy, one._filling.refill_at) == (view._filling.policy, 3)
+    assert sb.View.restore(view.table, view.save(), kmax=7)._filling.policy == Fixed(7)
     with pytest.raises(sb.SnapshotError, match="write ordered=True"):
         sb.View.restore(view.table, view.save(), ordered=False)
     with pytest.raises(sb.SnapshotError, match="a folder that exists"):

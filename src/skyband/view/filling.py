@@ -26,7 +26,7 @@ class Filling:
         self.k, self.kmax, self.policy, self.refill_at = k, k, policy, refill_at
         self.meter = Meter(k)
         self.asker = Asker(ask)
-        self.trouble = TableError("the table was not asked yet")
+        self.trouble = TableError("the table has not answered yet")
 
     @property
     def complete(self) -> bool:

@@ -6,9 +6,10 @@ was counted and answers with a kmax. All of them are frozen and hold no state.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -274,7 +275,26 @@ def _interval(seen: Seen) -> float:
     return seen.refill_cost / max(seen.update_cost, 1e-12)
 
 
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Fixed, Root, Adaptive, Modelled)}
 _NAMED = {"sqrt": Root, "adaptive": Adaptive, "model": Modelled}
+
+
+def written(chosen: Policy) -> str | None:
+    """One of our policies as a text; None for others.
+
+    Examples
+    --------
+    >>> written(Root()), read(written(Root(2.0)))
+    ('{"kind": "Root", "factor": 1.0}', Root(factor=2.0))
+    """
+    kind = type(chosen).__name__
+    return json.dumps({"kind": kind, **vars(chosen)}) if _KINDS.get(kind) is type(chosen) else None
+
+
+def read(text: str) -> Policy:
+    """The policy that was `written`."""
+    found = json.loads(text)
+    return _KINDS[found.pop("kind")](**found)
 
 
 def policy(kmax: int | str | Policy, k: int) -> Policy:

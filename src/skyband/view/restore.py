@@ -11,6 +11,7 @@ import pyarrow as pa
 from skyband.engines.checked import FAR, checked, held, require, whole
 from skyband.errors import QueryError, SnapshotError, TableError
 from skyband.view.kept import Kept
+from skyband.view.policy import read, written
 
 if TYPE_CHECKING:
     from skyband.tables.protocol import Base
@@ -25,8 +26,17 @@ _OPTIONS = ("kmax", "refill_at", "ordered")
 
 def saved(view: View, kept: Kept, filling: Filling) -> dict[str, np.ndarray | pa.Table]:
     """All that a view needs to go on elsewhere."""
-    what = {"by": [view.by.text], "key": [view.table.key], "columns": [list(view.columns)]}
-    kinds = pa.schema({"by": pa.string(), "key": pa.string(), "columns": pa.list_(pa.string())})
+    what = {
+        "by": [view.by.text],
+        "key": [view.table.key],
+        "columns": [list(view.columns)],
+        "kmax": [written(filling.policy)],
+        "refill_at": [filling.refill_at],
+    }
+    texts = pa.list_(pa.string())
+    kinds = pa.schema(
+        {"by": pa.string(), "key": pa.string(), "columns": texts, "kmax": pa.string(), "refill_at": pa.int64()}
+    )
     return {
         **kept.save(),
         "view": np.array([view.k, view.kmax, view.version, view.ascending], np.int64),
@@ -42,6 +52,7 @@ def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str,
         k, kmax, version, ascending = (int(x) for x in found["view"])
         what = cast("pa.Table", saved["what"]).to_pylist()[0]
         kept = Kept.resume(saved, what["key"], what["columns"])
+        options = {**_as_saved(what), **options}
         require(1 <= k <= kmax <= 1 << 40, "view has a value that it cannot have")
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
         msg = f"this is no saved view ({type(error).__name__}: {error}): give what View.save() returned"
@@ -72,5 +83,12 @@ def restored(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str
     try:
         view.catch_up()
     except TableError:
+        options = {**_as_saved(cast("pa.Table", saved["what"]).to_pylist()[0]), **options}
         return kind(table, view.k, view.by, columns=view.columns, ascending=view.ascending, **options)
     return view
+
+
+def _as_saved(what: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a view was saved with, where they are known."""
+    found = {"kmax": None if what.get("kmax") is None else read(what["kmax"]), "refill_at": what.get("refill_at")}
+    return {name: value for name, value in found.items() if value is not None}

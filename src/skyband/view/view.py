@@ -160,6 +160,11 @@ class View:
         """Whether a read gives all of the k best rows; not so after a failed refill, and while one is under way."""
         return self._filling.complete
 
+    @property
+    def trouble(self) -> TableError | None:
+        """Why rows are missing; None while the view is complete."""
+        return None if self.complete else self._filling.trouble
+
     def top(self, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The keys (as numbers: integers as they are, others by their hash) and scores of the k best. O(k)."""
         with self._lock:
@@ -319,7 +324,8 @@ class View:
     def restore(cls, table: Base, saved: Mapping[str, np.ndarray | pa.Table] | str | Path, **options: Any) -> Self:
         """A view from what was saved, brought up to date from the table's change log; built again where there is none.
 
-        `saved` is what `save` returned, or its file. `options` are `kmax`, `refill_at` and `ordered` of the view.
+        `saved` is what `save` returned, or its file. `options` are `kmax`, `refill_at` and `ordered` of the view; the
+        first two are as they were, unless given (a policy of your own must be given again).
         """
         from skyband.view.restore import restored
         from skyband.view.stored import stored
