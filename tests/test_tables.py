@@ -122,6 +122,32 @@ def test_a_parquet_file_is_a_table(open_table, tmp_path):
         table.since(0)
 
 
+def test_a_parquet_file_may_hold_lists_and_huge_numbers(open_table, tmp_path):
+    pytest.importorskip("duckdb_engine")
+    big = pa.array([1, 1 << 63], pa.uint64())
+    pq.write_table(pa.table({"id": ["a", "b"], "x": [1, 2], "list": [[1], [2]], "big": big}), tmp_path / "a.parquet")
+    table = open_table(tmp_path / "a.parquet", key="id")
+    assert sb.View(table, 1, "x", columns=["list"]).read()["list"].to_pylist() == [[2]]
+    with pytest.raises(sb.TableError, match="the table holds values that cannot be read"):
+        sb.View(table, 1, "x", columns=["big"])
+
+
+def test_a_duckdb_table_shows_every_kind_of_column(open_table, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(f"{tmp_path}/a.db") as made:
+        made.execute(
+            "CREATE TABLE t (id uuid, x decimal(12, 3), day timestamptz, list int[], word ENUM ('a', 'b'), raw blob)"
+        )
+        key = "00000000-0000-0000-0000-000000000001"
+        made.execute("INSERT INTO t VALUES (?, 1.5, '2024-01-01 00:00:00+00', [1], 'a', 'z'::blob)", [key])
+    table = open_table(f"duckdb:///{tmp_path}/a.db", "t", key="id")
+    rows = sb.View(table, 1, "x", columns=["day", "list", "word", "raw", "x"]).read().to_pylist()
+    assert rows == [{
+        "rank": 1, "score": 1.5, "id": key, "day": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "list": [1], "word": "a",
+        "raw": b"z", "x": Decimal("1.500"),
+    }]  # fmt: skip
+
+
 def test_nothing_in_a_text_is_read_as_sql(open_table, database):
     url, name = database
     wild = "x'; DROP TABLE stock; --"

@@ -208,7 +208,9 @@ def _type(kind: pa.DataType) -> Any:
         return sqlalchemy.DateTime(timezone=kind.tz is not None)
     if pa.types.is_date(kind):
         return sqlalchemy.Date()
-    return sqlalchemy.String()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return sqlalchemy.LargeBinary()
+    return sqlalchemy.types.NullType() if pa.types.is_nested(kind) else sqlalchemy.String()
 
 
 def _error(error: Exception) -> TableError:
@@ -288,7 +290,7 @@ class SqlTable:
             return pa.table(
                 {name: pa.array(column, self._arrow_type(name)) for name, column in zip(names, columns, strict=True)}
             )
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OverflowError) as error:
             msg = f"the table holds values that cannot be read: {str(error).splitlines()[0][:200]}"
             raise TableError(msg) from error
 
