@@ -122,6 +122,26 @@ def test_a_parquet_file_is_a_table(open_table, tmp_path):
         table.since(0)
 
 
+@pytest.mark.parametrize("url", ["sqlite://", "duckdb:///:memory:"])
+def test_a_database_in_memory_is_the_same_for_all_threads(open_table, url):
+    """A background refill neither sees an empty database nor ends the transaction of a writer."""
+    if url.startswith("duckdb"):
+        pytest.importorskip("duckdb_engine")
+    now = {i: float(i) for i in range(200)}
+    table = open_table(url, "t", key="id", rows={"id": list(now), "x": list(now.values())})
+    view = sb.View(table, 10, "x", kmax=14, refill_at=13)
+    rng = random.Random(1)
+    for _ in range(500):
+        i, x = rng.choice(sorted(now, key=now.get)[-10:]), rng.uniform(0, 200)
+        table.put({"id": [i], "x": [x]})
+        now[i] = x
+        view.apply({"id": [i], "x": [x]})
+    view.settle(20)
+    assert view.refill()
+    assert told(view) == sorted(((x, i) for i, x in now.items()), reverse=True)[:10]
+    assert view.stats.failed_refills == 0 < view.stats.refills
+
+
 def test_a_parquet_file_may_hold_lists_and_huge_numbers(open_table, tmp_path):
     pytest.importorskip("duckdb_engine")
     big = pa.array([1, 1 << 63], pa.uint64())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from skyband.errors import SchemaError, TableError, nearest
 from skyband.tables._need import shown
-from skyband.tables._patience import patience
+from skyband.tables._patience import CONNECT, patience
 from skyband.tables.protocol import SCORE, Changes
 
 if TYPE_CHECKING:
@@ -86,11 +86,13 @@ def open_table(
 
 def _engine(url: str) -> sa.Engine:
     sqlalchemy = _alchemy()
-    if url in ("sqlite://", "sqlite:///:memory:"):  # one database for all threads
-        return sqlalchemy.create_engine(
-            url, poolclass=sqlalchemy.pool.StaticPool, connect_args={"check_same_thread": False}
-        )
     try:
+        if _in_memory(sqlalchemy.make_url(url)):
+            # one connection for all threads, for another would be another database; each has it to itself
+            alone = {"poolclass": sqlalchemy.pool.QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": CONNECT}
+            return sqlalchemy.create_engine(
+                url, **alone, connect_args={"check_same_thread": False} if url.startswith("sqlite") else {}
+            )
         return sqlalchemy.create_engine(url, connect_args=patience(url))
     except sqlalchemy.exc.ArgumentError as error:
         msg = f"where={shown(url)!r} is no address of a database: write one such as sqlite:///shop.db"
@@ -98,6 +100,10 @@ def _engine(url: str) -> sa.Engine:
     except ImportError as error:
         msg = f"where={shown(url)!r} needs {error.name}, which is not installed: pip install it"
         raise TableError(msg) from error
+
+
+def _in_memory(url: sa.URL) -> bool:
+    return url.get_backend_name() in ("sqlite", "duckdb") and url.database in (None, "", ":memory:")
 
 
 def _reflected(engine: sa.Engine, name: str, schema: str | None) -> sa.Table:
@@ -214,6 +220,10 @@ def _type(kind: pa.DataType) -> Any:
 
 
 def _error(error: Exception) -> TableError:
+    if isinstance(error, _alchemy().exc.TimeoutError):
+        return TableError(
+            "the connections to the database are all in use: close one, or use a database that is no memory"
+        )
     first = shown(str(error).splitlines()[0][:300])
     return TableError(f"the database said: {first}")
 
