@@ -260,6 +260,8 @@ def test_bad_sources_and_engines_say_what_to_write():
         )
     with pytest.raises(sb.QueryError, match="ranks rows, and of= asks for keys"):
         sb.run(board("count(*)"), {"t": [1], "p": [1]}, engine="sweep")
+    with pytest.raises(sb.QueryError, match=r"of=\('p',\) ranks keys, which a workload cannot share"):
+        sb.run([board("count(*)"), board("sum(x)")], {"t": [1], "p": [1], "x": [1]})
     assert "ties by p" in str(sb.explain(board("count(*)")))
 
 
