@@ -462,6 +462,22 @@ def test_what_changed_before_the_following_began_is_not_lost(open_table, tmp_pat
     assert told(view) == [(9.0, 1)]
 
 
+def test_versions_of_a_stream_are_not_those_of_the_log(open_table, tmp_path):
+    """Changes from elsewhere may count as they like; the log is still read from where it was left."""
+    table = open_table(f"sqlite:///{tmp_path}/a.db", "t", key="id", rows={"id": [1, 2, 3], "x": [1.0, 2.0, 3.0]})
+    log_changes(table)
+    view, stop = sb.View(table, 1, "x"), threading.Event()
+    table.put({"id": [1], "x": [9.0]})
+    view.apply({"id": [2], "x": [2.0], "_version": [1_000_000]})
+    view.catch_up()
+    assert told(view) == [(9.0, 1)]
+    changes = follow(table, every=0.05, stop=stop)
+    table.put({"id": [2], "x": [10.0]})
+    threading.Timer(0.5, stop.set).start()
+    view.follow(changes)
+    assert (told(view), view.version) == ([(10.0, 2)], table.position())
+
+
 def test_a_score_is_no_column_of_the_table(open_table, tmp_path):
     """One that is named alike, and holds whole numbers, is not mixed up with it."""
     rows = {"id": [1, 2], "score": [3, 5], "rank": [1, 2]}

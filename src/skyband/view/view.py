@@ -12,6 +12,7 @@ import numpy as np
 
 from skyband.errors import QueryError, SchemaError, TableError
 from skyband.flow.score import scores
+from skyband.tables.protocol import VERSION
 from skyband.view import fields
 from skyband.view.changes import Batch, batch_of, keys_of
 from skyband.view.core import Core
@@ -111,7 +112,7 @@ class View:
         self.ascending, self.ordered = fields.truth("ascending", ascending), fields.truth("ordered", ordered)
         self._ranked: Ranked = table.ranked(self.by, self.columns, ascending=self.ascending)
         self.version = -1
-        """All changes up to this one have been applied, where they have versions."""
+        """The version of the table's change log up to which all changes have been applied; -1 without a log."""
         self._lock = threading.RLock()
         self._shown: tuple[pa.Table, np.ndarray, np.ndarray, np.ndarray] | None = None
         self._asked = False  # since the last changes, somebody has read
@@ -230,10 +231,13 @@ class View:
 
     def follow(self, source: Iterable[Any]) -> None:
         """Apply every batch of an iterator. With `sb.tables.follow` of its table the view catches up first."""
-        if getattr(source, "table", None) is self.table:
+        own = getattr(source, "table", None) is self.table
+        if own:
             self.catch_up()  # what has changed since the view was made, and before the source began
         for changes in source:
             self.apply(changes)
+            if own:
+                self.version = max(self.version, changes[VERSION][-1].as_py())
 
     def catch_up(self) -> int:
         """Apply what the table says has changed since `version`; the version that it has come to."""
@@ -268,8 +272,6 @@ class View:
             filling.relax()
         self._kept.keep(batch.rows)
         self.stats.updates += size
-        if batch.version is not None:
-            self.version = max(self.version, int(batch.version.max()))
         if self._asked:  # who reads will read again, and had better find the list made
             self._asked = False
             self._list()
