@@ -52,6 +52,16 @@ def test_a_plan_without_bad_updates_never_refills():
     assert lines[1].split() == ["100", "0.01%", "never", "1", "us", "<-", "least"]
 
 
+def test_a_file_that_cannot_keep_results_is_told_before_measuring(tmp_path):
+    (tmp_path / "other.txt").write_text("{other", encoding="utf-8")
+    for path, words in [("none/a.jsonl", "cannot be written"), ("other.txt", "holds something else than results")]:
+        done = skyband("bench", "view", "--quick", "--no-spark", "--out", str(tmp_path / path))
+        assert done.exit_code != 0
+        assert words in done.output
+        assert "a refill" not in done.output
+    assert "nothing to measure" in skyband("bench", "view", "--no-views", "--no-spark").output
+
+
 def test_the_suite_measures_every_workload_and_database(monkeypatch, tmp_path):
     pytest.importorskip("sqlalchemy")
     monkeypatch.setattr(suite, "QUICK", suite.Scale(3_000, 30_000, 0.5))
