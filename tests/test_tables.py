@@ -3,12 +3,14 @@
 import datetime as dt
 import math
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -166,6 +168,31 @@ def test_a_duckdb_table_shows_every_kind_of_column(open_table, tmp_path):
         "rank": 1, "score": 1.5, "id": key, "day": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "list": [1], "word": "a",
         "raw": b"z", "x": Decimal("1.500"),
     }]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["SQLite", "PostgreSQL"])
+def test_the_index_on_the_page_is_used(open_table, kind, tmp_path, request):
+    """As a range, so that neither the rows above nor those below are read."""
+    url = request.getfixturevalue("postgres") if kind == "PostgreSQL" else f"sqlite:///{tmp_path}/a.db"
+    page = (Path(__file__).parents[1] / "docs" / "views.md").read_text(encoding="utf-8")
+    rows = {"id": list(range(20_000)), "price": [float(i) for i in range(20_000)]}
+    table = open_table(url, "stock", key="id", rows=rows)
+    index = re.search(rf"\| {kind} \| `(CREATE INDEX .*)` \|", page)[1]
+    statements(table, index, "ANALYZE")
+    again = open_table(url, "stock", key="id")  # an index of an expression is no matter
+    asked = again.ranked(parse("price"), []).question(5, (9_000.0, 9_000)).compile(again.engine)
+    with again.engine.connect() as connection:
+        cursor = connection.connection.driver_connection.cursor()
+        if kind == "SQLite":
+            cursor.execute(f"EXPLAIN QUERY PLAN {asked}", [asked.params[name] for name in asked.positiontup])
+            wanted = "SEARCH stock USING INDEX stock_best"
+        else:
+            cursor.execute(f"EXPLAIN {asked}", asked.params)
+            wanted = "<= '9000'"
+        plan = " ".join(str(row[-1]) for row in cursor.fetchall())
+    assert wanted in plan
+    assert "stock_best" in plan
+    statements(table, "DROP TABLE stock")
 
 
 def test_nothing_in_a_text_is_read_as_sql(open_table, database):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,7 +110,9 @@ def _in_memory(url: sa.URL) -> bool:
 def _reflected(engine: sa.Engine, name: str, schema: str | None) -> sa.Table:
     sqlalchemy = _alchemy()
     if engine.dialect.name != "duckdb":
-        table = sqlalchemy.Table(name, sqlalchemy.MetaData(), schema=schema, autoload_with=engine)
+        with warnings.catch_warnings():  # of indexes, which are no matter here
+            warnings.filterwarnings("ignore", "Skipped unsupported reflection", sqlalchemy.exc.SAWarning)
+            table = sqlalchemy.Table(name, sqlalchemy.MetaData(), schema=schema, autoload_with=engine)
         for column in table.c:
             if isinstance(column.type, sqlalchemy.Uuid):  # as texts, which Arrow and streams know
                 column.type = sqlalchemy.Uuid(as_uuid=False)
@@ -394,10 +397,10 @@ class RankedSql:
             fine.append(score != sqlalchemy.cast(sqlalchemy.literal("NaN"), sqlalchemy.Double))
         if below is not None:
             edge = sqlalchemy.literal(float(below[0]), sqlalchemy.Double)
-            later = score < edge
-            if below[1] is not None:
-                later = sqlalchemy.or_(later, sqlalchemy.and_(score == edge, key < below[1]))
-            fine.append(later)
+            if below[1] is None:
+                fine.append(score < edge)
+            else:  # the first says nothing new, but is a range that an index can give
+                fine += [score <= edge, sqlalchemy.or_(score < edge, key < below[1])]
         best = sqlalchemy.select(*scored.c).where(*fine)
         if self._table.whole:
             return best.order_by(score.desc(), key.desc()).limit(n)
