@@ -84,7 +84,7 @@ def expected_interval(n: int, p: float, q: float, i: int = 0) -> float:
     t = q / p
     if t > 1 and n * math.log(t) > 700:
         return math.inf
-    if n * abs(math.log(t)) < _NEAR:  # the same sum term by term, where the closed form would cancel
+    if n * abs(t - 1) < _NEAR:  # the same sum term by term, where the closed form would cancel
         return float((np.expm1(np.arange(i + 1, n + 1) * math.log1p((q - p) / p))).sum() / (q - p))
     return ((n - i) * (1 - t) - t ** (i + 1) + t ** (n + 1)) / (p * (1 - t) ** 2)
 
