@@ -237,6 +237,11 @@ def test_partial_totals_made_elsewhere_give_the_same_answers():
         ({"of": ["p", "p"]}, "name each column once"),
         ({"per": ["p"]}, "name each column once"),
         ({"id": "x"}, "of= ranks keys, which break their own"),
+        ({"of": 5}, "of=5 is no column"),
+        ({"of": None}, "by='sum(x)' is a total, which ranks keys and not rows: name their column"),
+        ({"per": 5}, "per=5 is no column"),
+        ({"prefix": 5}, "prefix=5 is no text"),
+        ({"ascending": "no"}, "ascending='no' is neither yes nor no"),
     ],
 )
 def test_bad_leaderboards_say_what_to_write(change, words):
@@ -255,6 +260,8 @@ def test_bad_sources_and_engines_say_what_to_write():
         )
     with pytest.raises(sb.QueryError, match="ranks rows, and of= asks for keys"):
         sb.run(board("count(*)"), {"t": [1], "p": [1]}, engine="sweep")
+    with pytest.raises(sb.QueryError, match=r"of=\('p',\) ranks keys, which a workload cannot share"):
+        sb.run([board("count(*)"), board("sum(x)")], {"t": [1], "p": [1], "x": [1]})
     assert "ties by p" in str(sb.explain(board("count(*)")))
 
 

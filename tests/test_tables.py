@@ -3,11 +3,14 @@
 import datetime as dt
 import math
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +122,77 @@ def test_a_parquet_file_is_a_table(open_table, tmp_path):
     assert [(r["score"], r["id"], r["word"]) for r in view.read().to_pylist()] == [(14.5, 6, "b"), (6.0, 8, "")]
     with pytest.raises(sb.TableError, match="keeps no change log"):
         table.since(0)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "duckdb:///:memory:"])
+def test_a_database_in_memory_is_the_same_for_all_threads(open_table, url):
+    """A background refill neither sees an empty database nor ends the transaction of a writer."""
+    if url.startswith("duckdb"):
+        pytest.importorskip("duckdb_engine")
+    now = {i: float(i) for i in range(200)}
+    table = open_table(url, "t", key="id", rows={"id": list(now), "x": list(now.values())})
+    view = sb.View(table, 10, "x", kmax=14, refill_at=13)
+    rng = random.Random(1)
+    for _ in range(500):
+        i, x = rng.choice(sorted(now, key=now.get)[-10:]), rng.uniform(0, 200)
+        table.put({"id": [i], "x": [x]})
+        now[i] = x
+        view.apply({"id": [i], "x": [x]})
+    view.settle(20)
+    assert view.refill()
+    assert told(view) == sorted(((x, i) for i, x in now.items()), reverse=True)[:10]
+    assert view.stats.failed_refills == 0 < view.stats.refills
+
+
+def test_a_parquet_file_may_hold_lists_and_huge_numbers(open_table, tmp_path):
+    pytest.importorskip("duckdb_engine")
+    big = pa.array([1, 1 << 63], pa.uint64())
+    pq.write_table(pa.table({"id": ["a", "b"], "x": [1, 2], "list": [[1], [2]], "big": big}), tmp_path / "a.parquet")
+    table = open_table(tmp_path / "a.parquet", key="id")
+    assert sb.View(table, 1, "x", columns=["list"]).read()["list"].to_pylist() == [[2]]
+    with pytest.raises(sb.TableError, match="the table holds values that cannot be read"):
+        sb.View(table, 1, "x", columns=["big"])
+
+
+def test_a_duckdb_table_shows_every_kind_of_column(open_table, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(f"{tmp_path}/a.db") as made:
+        made.execute(
+            "CREATE TABLE t (id uuid, x decimal(12, 3), day timestamptz, list int[], word ENUM ('a', 'b'), raw blob)"
+        )
+        key = "00000000-0000-0000-0000-000000000001"
+        made.execute("INSERT INTO t VALUES (?, 1.5, '2024-01-01 00:00:00+00', [1], 'a', 'z'::blob)", [key])
+    table = open_table(f"duckdb:///{tmp_path}/a.db", "t", key="id")
+    rows = sb.View(table, 1, "x", columns=["day", "list", "word", "raw", "x"]).read().to_pylist()
+    assert rows == [{
+        "rank": 1, "score": 1.5, "id": key, "day": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "list": [1], "word": "a",
+        "raw": b"z", "x": Decimal("1.500"),
+    }]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["SQLite", "PostgreSQL"])
+def test_the_index_on_the_page_is_used(open_table, kind, tmp_path, request):
+    """As a range, so that neither the rows above nor those below are read."""
+    url = request.getfixturevalue("postgres") if kind == "PostgreSQL" else f"sqlite:///{tmp_path}/a.db"
+    page = (Path(__file__).parents[1] / "docs" / "views.md").read_text(encoding="utf-8")
+    rows = {"id": list(range(20_000)), "price": [float(i) for i in range(20_000)]}
+    table = open_table(url, "stock", key="id", rows=rows)
+    index = re.search(rf"\| {kind} \| `(CREATE INDEX .*)` \|", page)[1]
+    statements(table, index, "ANALYZE")
+    again = open_table(url, "stock", key="id")  # an index of an expression is no matter
+    asked = again.ranked(parse("price"), []).question(5, (9_000.0, 9_000)).compile(again.engine)
+    with again.engine.connect() as connection:
+        cursor = connection.connection.driver_connection.cursor()
+        if kind == "SQLite":
+            cursor.execute(f"EXPLAIN QUERY PLAN {asked}", [asked.params[name] for name in asked.positiontup])
+            wanted = "SEARCH stock USING INDEX stock_best"
+        else:
+            cursor.execute(f"EXPLAIN {asked}", asked.params)
+            wanted = "<= '9000'"
+        plan = " ".join(str(row[-1]) for row in cursor.fetchall())
+    assert wanted in plan
+    assert "stock_best" in plan
+    statements(table, "DROP TABLE stock")
 
 
 def test_nothing_in_a_text_is_read_as_sql(open_table, database):
@@ -306,3 +380,156 @@ def test_text_keys_with_many_ties_are_refilled_whole(open_table, tmp_path):
         assert found["score"].to_pylist() == sorted(now.values(), reverse=True)[:20]
         assert all(now[r["name"]] == r["score"] for r in found.to_pylist())
     assert view.stats.refills > 0
+
+
+@pytest.mark.parametrize("refill_at", [None, 9])
+def test_a_run_of_equal_scores_that_was_cut_comes_back(open_table, tmp_path, refill_at):
+    """Hashes order texts here, and not there: what a full view lets go of must be asked for again."""
+    now = dict.fromkeys([f"n{i}" for i in range(20)], 1.0)
+    rows = {"name": list(now), "x": list(now.values())}
+    table = open_table(f"sqlite:///{tmp_path}/a.db", "stock", key="name", rows=rows)
+    view = sb.View(table, 8, "x", kmax=10, refill_at=refill_at)
+    for i in range(10):  # they push others out
+        table.put({"name": [f"m{i}"], "x": [2.0]})
+        now[f"m{i}"] = 2.0
+        view.apply({"name": [f"m{i}"], "x": [2.0]})
+    while len(now) > 2:
+        best = view.read()["name"][0].as_py()
+        del now[best]
+        statements(table, f"DELETE FROM stock WHERE name = '{best}'")  # noqa: S608 - our own words
+        view.apply({"name": [best], "_change_type": ["delete"]})
+        assert view.settle(20)
+        found = view.read().to_pylist()
+        assert [r["score"] for r in found] == sorted(now.values(), reverse=True)[:8]
+        assert {r["name"] for r in found} <= now.keys()
+    assert view.stats.refills > 0
+
+
+def statements(table, *texts):
+    with table.engine.begin() as connection:
+        for text in texts:
+            connection.exec_driver_sql(text)
+
+
+def test_columns_of_every_kind_come_along(open_table, postgres):
+    """Also where nothing is known of them yet: the table is empty, or they were all NULL so far."""
+    name = f"t{random.getrandbits(40)}"
+    engine = sa.create_engine(postgres)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            f"CREATE TABLE {name} (id uuid PRIMARY KEY, x float8, free numeric, cents numeric(10, 2), at timestamptz, "
+            f"day date, yes boolean, raw bytea)"
+        )
+    engine.dispose()
+    table = open_table(postgres, name, key="id")
+    log_changes(table)
+    names = ["free", "cents", "at", "day", "yes", "raw"]
+    view = sb.View(table, 2, "x", kmax=2, columns=names)
+    kinds = [view.read().schema.field(column).type for column in names[1:]]
+    assert kinds == [pa.decimal128(10, 2), pa.timestamp("us", "UTC"), pa.date32(), pa.bool_(), pa.binary()]
+    keys = [f"00000000-0000-0000-0000-00000000000{i}" for i in range(5)]
+    rest = "1.25, '2024-01-01T00:00Z', '2024-01-01', true, 'ab'"
+    for i, free in enumerate(["NULL", "2.5", "12345.678", "0.0625"]):
+        statements(table, f"INSERT INTO {name} VALUES ('{keys[i]}', {i}, {free}, {rest})")  # noqa: S608
+        view.catch_up()
+    assert [(r["id"], str(r["free"])) for r in view.read().to_pylist()] == [
+        (keys[3], "0.0625"),
+        (keys[2], "12345.6780"),
+    ]
+    assert view.read().to_pylist()[0] | {"free": 0} == {
+        "rank": 1, "score": 3.0, "id": keys[3], "free": 0, "cents": Decimal("1.25"), "yes": True, "raw": b"ab",
+        "at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "day": dt.date(2024, 1, 1),
+    }  # fmt: skip
+    again = sb.View.restore(table, view.save(), kmax=2)
+    statements(table, f"DELETE FROM {name} WHERE x >= 2")  # noqa: S608
+    again.catch_up()
+    assert again.read()["id"].to_pylist() == [keys[1], keys[0]]
+    assert table.fetch([keys[0]], ["x"]).to_pylist() == [{"id": keys[0], "x": 0.0}]
+
+
+def test_a_table_that_is_emptied_is_not_passed_by(open_table, postgres):
+    """TRUNCATE tells of no row: the view is to be built again."""
+    name = f"t{random.getrandbits(40)}"
+    table = open_table(postgres, name, key="id", rows={"id": [1, 2], "x": [1.0, 2.0]})
+    view = sb.View(table, 1, "x")
+    log_changes(table)
+    with pytest.raises(sb.TableError, match="from before the table had a change log"):
+        view.catch_up()
+    view = sb.View(table, 1, "x")
+    saved = view.save()
+    statements(table, f"TRUNCATE {name}")
+    with pytest.raises(sb.TableError, match="build the view again"):
+        view.catch_up()
+    assert sb.View.restore(table, saved).read().num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["odd %name's", "n" * 60])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_names_may_be_odd_and_long(open_table, kind, name, tmp_path, request):
+    url = request.getfixturevalue("postgres") if kind == "postgresql" else f"sqlite:///{tmp_path}/a.db"
+    table = open_table(url, name, key="the %key", rows={"the %key": [1, 2], "a b": [1.0, 2.0]})
+    log_changes(table)
+    view = sb.View(table, 1, "`a b`")
+    changes = follow(table, every=0.1)
+    table.put({"the %key": [1], "a b": [9.0]})
+    assert next(changes)["a b"].to_pylist() == [9.0]
+    changes.close()
+    view.catch_up()
+    assert view.read()["the %key"].to_pylist() == [1]
+
+
+def test_what_changed_before_the_following_began_is_not_lost(open_table, tmp_path):
+    table = open_table(f"sqlite:///{tmp_path}/a.db", "t", key="id", rows={"id": [1, 2, 3], "x": [1.0, 2.0, 3.0]})
+    log_changes(table)
+    view, stop = sb.View(table, 1, "x"), threading.Event()
+    table.put({"id": [1], "x": [9.0]})
+    changes = follow(table, every=0.05, stop=stop)
+    stop.set()
+    view.follow(changes)
+    assert told(view) == [(9.0, 1)]
+
+
+def test_versions_of_a_stream_are_not_those_of_the_log(open_table, tmp_path):
+    """Changes from elsewhere may count as they like; the log is still read from where it was left."""
+    table = open_table(f"sqlite:///{tmp_path}/a.db", "t", key="id", rows={"id": [1, 2, 3], "x": [1.0, 2.0, 3.0]})
+    log_changes(table)
+    view, stop = sb.View(table, 1, "x"), threading.Event()
+    table.put({"id": [1], "x": [9.0]})
+    view.apply({"id": [2], "x": [2.0], "_version": [1_000_000]})
+    view.catch_up()
+    assert told(view) == [(9.0, 1)]
+    changes = follow(table, every=0.05, stop=stop)
+    table.put({"id": [2], "x": [10.0]})
+    threading.Timer(0.5, stop.set).start()
+    view.follow(changes)
+    assert (told(view), view.version) == ([(10.0, 2)], table.position())
+
+
+def test_a_score_is_no_column_of_the_table(open_table, tmp_path):
+    """One that is named alike, and holds whole numbers, is not mixed up with it."""
+    rows = {"id": [1, 2], "score": [3, 5], "rank": [1, 2]}
+    table = open_table(f"sqlite:///{tmp_path}/a.db", "t", key="id", rows=rows)
+    assert sb.View(table, 2, "score / 2").read()["score"].to_pylist() == [2.5, 1.5]
+    for wrong in ({"columns": ["rank"]}, {"columns": "score"}):
+        with pytest.raises(sb.SchemaError, match="also the name of one of ours"):
+            sb.View(table, 2, "score", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda _: tables.open_table(5, "t", key="id"), "where=5 is no database"),
+        (lambda _: tables.open_table("sqlite://", "t", key=5), "key=5 is no name"),
+        (lambda _: tables.open_table("sqlite://", 5, key="id"), "name=5 is no name"),
+        (lambda here: tables.open_table(here, key="id"), "is no Parquet file"),
+        (lambda _: tables.open_table(__file__, key="id"), "is no Parquet file"),
+        (lambda _: tables.open_table("sqlite://", "t", key="id", rows=5), "rows= is no table"),
+        (lambda _: log_changes(5), "table='5' is no table of a database"),
+        (lambda _: follow(None), "table='None' is no table of a database"),
+        (lambda _: forget(tables.open_table("sqlite://", "t", key="i", rows={"i": [1]}), 3), "no change log"),
+        (lambda _: follow(None, every=0), "every=0 is no time to wait"),
+    ],
+)
+def test_wrong_tables_say_what_to_write(call, words, tmp_path):
+    with pytest.raises((sb.SchemaError, sb.TableError), match=words):
+        call(tmp_path)

@@ -32,6 +32,36 @@ def test_a_plan_says_where_no_small_view_serves():
     assert "refill='soon' is no cost" in skyband("view", "plan", "--refill", "soon").output
 
 
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--p", "0.7", "--q", "0.6"], "p=0.7 and q=0.6 are more than all updates"),
+        (["--k", "5000", "--rows", "1000"], "k=5000 is not less than rows=1000"),
+        (["--plot", "plan.xyz"], "plot='plan.xyz' is no picture: write a name that ends with"),
+        (["--update", "0us"], "update='0us' is no cost"),
+    ],
+)
+def test_a_wrong_plan_is_told(args, words):
+    done = skyband("view", "plan", *args)
+    assert done.exit_code != 0
+    assert words in done.output
+
+
+def test_a_plan_without_bad_updates_never_refills():
+    lines = skyband("view", "plan", "--p", "0", "--q", "0").output.splitlines()
+    assert lines[1].split() == ["100", "0.01%", "never", "1", "us", "<-", "least"]
+
+
+def test_a_file_that_cannot_keep_results_is_told_before_measuring(tmp_path):
+    (tmp_path / "other.txt").write_text("{other", encoding="utf-8")
+    for path, words in [("none/a.jsonl", "cannot be written"), ("other.txt", "holds something else than results")]:
+        done = skyband("bench", "view", "--quick", "--no-spark", "--out", str(tmp_path / path))
+        assert done.exit_code != 0
+        assert words in done.output
+        assert "a refill" not in done.output
+    assert "nothing to measure" in skyband("bench", "view", "--no-views", "--no-spark").output
+
+
 def test_the_suite_measures_every_workload_and_database(monkeypatch, tmp_path):
     pytest.importorskip("sqlalchemy")
     monkeypatch.setattr(suite, "QUICK", suite.Scale(3_000, 30_000, 0.5))

@@ -184,6 +184,7 @@ def test_a_failed_refill_leaves_the_view_incomplete_until_the_table_answers():
     table.value[9] = math.nan
     view.apply({"id": [9], "value": [None], "_change_type": ["delete"]})
     assert (view.complete, view.stats.failed_refills, told(view)) == (False, 1, [(8.0, 8), (7.0, 7)])
+    assert str(view.trouble) == "out of order"
     view.apply({"id": [0], "value": [0.5]})
     assert (view.complete, view.stats.failed_refills) == (False, 2)
     view.apply({"id": [0], "value": [0.25]})
@@ -319,13 +320,42 @@ def test_reads_and_ignorable_changes_are_fast():
         ({"kmax": 1}, "kmax=1 is less than k=2"),
         ({"kmax": "best"}, "kmax='best' is unknown"),
         ({"kmax": object()}, "is no policy"),
+        ({"kmax": Adaptive}, "is no policy"),
+        ({"kmax": 2.5}, "is no policy"),
+        ({"k": 1 << 40}, "more than a view holds"),
+        ({"kmax": 1 << 40}, "more than a view holds"),
         ({"refill_at": 1}, "refill_at=1 is less than k=2"),
+        ({"refill_at": "soon"}, "refill_at='soon' is no number of rows"),
+        ({"refill_at": 9, "kmax": 4}, "refill_at=9 is more than kmax=4"),
         ({"by": "exec(x)"}, "is not allowed"),
+        ({"by": None}, "by=None cannot be asked of a table"),
+        ({"by": len}, "cannot be asked of a table"),
+        ({"columns": ["x", "x"]}, "name each column once"),
+        ({"columns": 5}, "columns=5 is no list of distinct column names"),
+        ({"ascending": "no"}, "ascending='no' is neither yes nor no"),
+        ({"ordered": None}, "ordered=None is neither yes nor no"),
+        ({"table": {"id": [1]}}, r"is no table of a database: write sb.tables.open_table"),
     ],
 )
 def test_bad_views_say_what_to_write(change, words):
     with pytest.raises(sb.QueryError, match=words):
-        sb.View(Columns(np.arange(4.0)), **{"k": 2, "by": "value", **change})
+        sb.View(**{"table": Columns(np.arange(4.0)), "k": 2, "by": "value", **change})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Fixed(0), "kmax=0 is no number of rows"),
+        (lambda: Root(-1.0), "factor=-1.0 is no part or multiple: write a number above 0"),
+        (lambda: Adaptive(alpha=0.5), "alpha=0.5 is no part or multiple: write a number above 1"),
+        (lambda: Adaptive(gamma=2), "gamma=2 takes away more"),
+        (lambda: Adaptive(share=0), "share=0 is no part"),
+        (lambda: Modelled(cap="much"), "cap='much' is no part"),
+    ],
+)
+def test_bad_policies_say_what_to_write(make, words):
+    with pytest.raises(sb.QueryError, match=words):
+        make()
 
 
 def test_bad_changes_say_what_is_wrong():
@@ -334,6 +364,56 @@ def test_bad_changes_say_what_is_wrong():
         view.apply({"value": [1.0]})
     with pytest.raises(sb.SchemaError, match="_change_type is 'upsert'"):
         view.apply({"id": [1], "value": [1.0], "_change_type": ["upsert"]})
+    for change, words in [
+        ({"id": [1]}, "lacks the column 'value', which by='value' uses"),
+        ({"id": [None], "value": [9.0]}, "key 'id' is NULL"),
+        ({"id": ["x"], "value": [9.0]}, "column 'id' is int64 in the table and string in its changes"),
+        ({"id": [1.5], "value": [9.0]}, "column 'id' is int64 in the table and double in its changes"),
+        ({"id": [1], "value": [9.0], "_version": ["x"]}, "_version is string"),
+        ({"id": [1], "value": [9.0], "_version": [None]}, "_version is NULL"),
+    ]:
+        with pytest.raises(sb.SchemaError, match=words):
+            view.apply(change)
+    assert told(view) == [(3.0, 3), (2.0, 2)]
+    view.apply({"id": [3], "_change_type": ["delete"]})  # what is gone has no columns
+    assert told(view) == [(2.0, 2), (1.0, 1)]
+
+
+def test_a_view_that_was_saved_takes_few_options(tmp_path):
+    view = sb.View(Columns(np.arange(4.0)), 2, "value", kmax=3)
+    for options, words in [({"k": 3}, "k=3 cannot be given here"), ({"kmin": 3}, "write one of kmax, refill_at")]:
+        with pytest.raises(sb.QueryError, match=words):
+            sb.View.restore(view.table, view.save(), **options)
+    for policy in (5, "sqrt", Adaptive(share=1, watch=False)):
+        view = sb.View(view.table, 2, "value", kmax=policy, refill_at=3)
+        again = sb.View.restore(view.table, view.save())  # there is no log: it is built again
+        went_on = resumed(sb.View, view.table, view.save(), {})
+        for one in (again, went_on):
+            assert (one._filling.policy, one._filling.refill_at) == (view._filling.policy, 3)
+    assert sb.View.restore(view.table, view.save(), kmax=7)._filling.policy == Fixed(7)
+    with pytest.raises(sb.SnapshotError, match="write ordered=True"):
+        sb.View.restore(view.table, view.save(), ordered=False)
+    with pytest.raises(sb.SnapshotError, match="a folder that exists"):
+        view.save(tmp_path / "none" / "view.arrow")
+
+
+def test_rows_that_come_during_a_refill_are_no_more_than_kmax():
+    """The table is asked for what was missing then; more have entered when it answers."""
+    table = Trouble(np.arange(100.0))
+    view = sb.View(table, 4, "value", kmax=6, refill_at=5)
+    for turn in range(5):
+        best = view.top()[0][:2]
+        table.gate = threading.Event()
+        table.value[best] = np.nan
+        view.apply({"id": best, "value": [None, None]})
+        table.value[turn] = 200.0 + turn
+        view.apply({"id": [turn], "value": [200.0 + turn]})
+        table.gate.set()
+        assert view.settle(20)
+        assert 4 <= view.size <= 6
+        view._core._check()
+    assert view.stats.refills > 1
+    assert told(view) == naive(table.value, 4)
 
 
 @settings(max_examples=30)

@@ -62,6 +62,34 @@ def test_lemma_1_from_every_position():
         assert h[0] == pytest.approx(1 + p * h[1] + (1 - p) * h[0])
 
 
+@pytest.mark.parametrize("more", [1e-9, 1e-6, 9e-6, 2e-5, 1e-3])
+def test_lemma_1_where_p_and_q_are_nearly_equal(more):
+    """The closed form cancels there; the recurrence does not."""
+    n, p, q = 1_000, 0.01, 0.01 * (1 + more)
+    assert expected_interval(n, p, q) == pytest.approx(hitting_time(np.full(n, p), np.full(n, q)), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: expected_interval(0, 0.1, 0.1), "i=0 is no position of n=0"),
+        (lambda: expected_interval(5, -0.1, 0.1), "p=-0.1 is no part of the updates"),
+        (lambda: hitting_time([0.1], [0.1, 0.2]), "p and q have 1 and 2 numbers"),
+        (lambda: refill_frequency([0.8], [0.7]), "p=0.8 and q=0.7 are more than all updates"),
+        (lambda: survival_bound(0, 5), "rows=0 is no number of rows"),
+        (lambda: survival_bound_drifting(100, 5, 0.4, 0.3), "p=0.4 is not below q=0.3"),
+    ],
+)
+def test_wrong_chances_are_told(call, words):
+    with pytest.raises(sb.QueryError, match=words):
+        call()
+
+
+def test_bounds_are_chances():
+    assert survival_bound(100, 5) == survival_bound_drifting(1e5, 5, 0.3, 0.6) == 0.0
+    assert frequency_bound(100, 5) == 20.0  # Z is at least n
+
+
 def test_p_and_q_may_vary_with_the_size():
     """Section 4.6: as vectors over the positions; lemma 2: more that enter, longer until the refill."""
     rng = np.random.default_rng(0)

@@ -203,6 +203,23 @@ def test_columns_may_have_other_names_and_the_version_be_a_time(shop):
     ]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"k": 0}, "k=0 is no number of rows"),
+        ({"by": None}, "by=None cannot be asked of a table"),
+        ({"columns": ["note", "note"]}, "name each column once"),
+        ({"ordered": "yes"}, "ordered='yes' is neither yes nor no"),
+        ({"version": None}, "version=None is no name"),
+        ({"timeout": "0 s"}, "timeout='0 s' leaves no time"),
+        ({"table": 5}, "table='5' is no table of a database"),
+    ],
+)
+def test_wrong_fields_are_told_before_the_stream_starts(shop, wrong, words):
+    with pytest.raises(sb.QueryError, match=words):
+        sb.spark.view(**{"table": shop.table, "k": 2, "by": "x", **wrong})
+
+
 @pytest.mark.spark
 def test_a_stream_with_a_restart_over_postgresql(spark, tmp_path):
     """Files of changes, a table that is ahead of them, a stop in the middle; then the same as a batch."""

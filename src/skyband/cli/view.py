@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -56,6 +57,7 @@ def plan(
     for line in found.lines:
         mark = "  <- least" if line.kmax == found.best else ""
         every = f"{line.interval:,.0f}" if line.interval < 1e15 else f"{line.interval:.1e}"
+        every = every if math.isfinite(line.interval) else "never"
         print(f"{line.kmax:>10,}  {line.kmax / rows:>8.2%}  {every:>14}  {spoken(line.cost):>16}{mark}")
     for word in found.words:
         print(word)
@@ -89,10 +91,10 @@ def spoken(cost: float) -> str:
 
     Examples
     --------
-    >>> spoken(0.0000021), spoken(0.4)
-    ('2.1 us', '400 ms')
+    >>> spoken(0.0000021), spoken(0.4), spoken(0.000001)
+    ('2.1 us', '400 ms', '1 us')
     """
     for unit, size in _UNITS.items():
-        if cost < 1000 * size or unit == "s":
+        if cost < 999.5 * size or unit == "s":
             return f"{cost / size:.3g} {unit}"
     raise AssertionError

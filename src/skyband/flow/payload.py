@@ -45,6 +45,16 @@ class Payload:
         self._slots = chosen
         self._fresh = []
 
+    def retype(self, name: str, kind: pa.DataType) -> None:
+        """Another type for a column."""
+
+        def cast(rows: pa.Table) -> pa.Table:
+            at = rows.schema.get_field_index(name)
+            return rows if at < 0 else rows.set_column(at, name, rows.column(at).cast(kind))
+
+        self._rows = None if self._rows is None else cast(self._rows)
+        self._fresh = [(base, cast(rows)) for base, rows in self._fresh]
+
     def saved(self) -> tuple[int, np.ndarray, pa.Table | None]:
         """The next slot, and the rows that `keep` left with their slots."""
         assert not self._fresh, "keep first"

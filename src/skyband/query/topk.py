@@ -13,7 +13,7 @@ from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
 from skyband.query.join import Join
 from skyband.query.points import Distance, Weighted
-from skyband.query.total import parse_total
+from skyband.query.total import is_total, parse_total
 from skyband.query.window import Counting, Ever, Sliding
 
 Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
@@ -122,11 +122,13 @@ class TopK:
         join: Join | None = None,
         of: str | Iterable[str] = (),
     ) -> None:
-        of = (of,) if isinstance(of, str) else tuple(of)
+        of = _names("of", of)
+        if isinstance(by, str) and not of and is_total(by):
+            _refuse("by", by, 'is a total, which ranks keys and not rows: name their column, such as of="product"')
         by = (parse_total(by) if of else parse(by)) if isinstance(by, str) else by
         window = Ever() if window is None and of else window
         ascending = bool(getattr(by, "ascending", False)) if ascending is None else ascending
-        per = (per,) if isinstance(per, str) else tuple(per)
+        per = _names("per", per)
         given = locals()
         for field in fields(self):
             object.__setattr__(self, field.name, given[field.name])
@@ -158,10 +160,7 @@ class TopK:
             _refuse("unit", self.unit, f"is unknown: write one of {', '.join(map(repr, _UNITS))}")
         if self.ranks and self.emit != "changes":
             _refuse("ranks", self.ranks, f'says nothing with emit={self.emit!r}: write emit="changes"')
-        for field in ("time", "id", "name", "version"):
-            value = getattr(self, field)
-            if value is not None and (not isinstance(value, str) or not value):
-                _refuse(field, value, "is no name: write a text that is not empty")
+        self._check_plain()
         if len(set(self.per)) < len(self.per) or not all(isinstance(c, str) and c for c in self.per):
             _refuse("per", list(self.per), "is no list of distinct column names: name each column once")
         if self.time is not None and self.time in self.per:
@@ -170,6 +169,18 @@ class TopK:
             self._check_join()
         if self.of:
             self._check_totals()
+
+    def _check_plain(self) -> None:
+        """Names are texts, and flags are flags."""
+        for field in ("ascending", "ranks"):
+            if not isinstance(getattr(self, field), bool | np.bool_):
+                _refuse(field, getattr(self, field), "is neither yes nor no: write True or False")
+        if not isinstance(self.prefix, str):
+            _refuse("prefix", self.prefix, 'is no text to put before our names: write one such as "sky_"')
+        for field in ("time", "id", "name", "version"):
+            value = getattr(self, field)
+            if value is not None and (not isinstance(value, str) or not value):
+                _refuse(field, value, "is no name: write a text that is not empty")
 
     def _check_join(self) -> None:
         join = self.join
@@ -217,6 +228,15 @@ class TopK:
     def column(self, name: str) -> str:
         """What one of our own columns is called in the answers."""
         return self.prefix + name
+
+
+def _names(field: str, value: Any) -> tuple[Any, ...]:
+    """Columns, as one name or several."""
+    if value is None or isinstance(value, str):
+        return () if value is None else (value,)
+    if not isinstance(value, Iterable):
+        _refuse(field, value, "is no column: write the name of one, or a list of names")
+    return tuple(value)
 
 
 def _check_whole(field: str, value: object, why: str) -> None:

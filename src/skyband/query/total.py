@@ -47,6 +47,19 @@ def parse_total(text: str) -> Expression:
     return Expression(stripped, ("total", name, found.tree), found.columns)
 
 
+def is_total(text: str) -> bool:
+    """Whether `text` begins like a total.
+
+    Examples
+    --------
+    >>> is_total("sum(price)"), is_total("price + 1")
+    (True, False)
+    """
+    name, bracket, _ = text.strip().partition("(")
+    name = name.strip().lower()
+    return bool(bracket) and _OTHER_NAMES.get(name, name) in TOTALS
+
+
 def _one_pair(text: str) -> bool:
     """Whether no bracket in `text` closes one that was opened before it."""
     depth, quote = 0, ""

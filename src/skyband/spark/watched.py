@@ -14,7 +14,6 @@ from skyband.flow.blob import unwrite
 from skyband.flow.ids import id_numbers
 from skyband.flow.score import scores
 from skyband.query.duration import duration
-from skyband.query.expression import Expression, parse
 from skyband.spark.pipeline import bucket_keys, check_version, gathered, stateful
 from skyband.spark.prune import NEVER, PACKED, Counts, Packed, in_utc
 from skyband.spark.session import suit
@@ -22,6 +21,7 @@ from skyband.tables.distant import Distant
 from skyband.tables.protocol import CHANGE, VERSION
 from skyband.tables.sql import SqlTable, open_table
 from skyband.view.changes import Batch, batch_of
+from skyband.view.fields import other_columns, scored, truth, whole_number
 from skyband.view.policy import Policy, policy
 from skyband.view.restore import resumed
 from skyband.view.view import View
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from skyband.flow.saved import Saved
+    from skyband.query.expression import Expression
 
 SCORE = "__skyband_score"
 _COUNTED = ("rows", "without_score", "without_time", "late", "stale", "refills", "failed_refills", "incomplete")
@@ -98,13 +99,26 @@ def view(  # noqa: PLR0913 - the door
                 there, k, by, kmax=kmax, columns=columns, ascending=ascending, ordered=ordered, ranks=ranks,
                 change=change, version=version, timeout=timeout,
             )  # fmt: skip
-    by = parse(by) if isinstance(by, str) else by
+    if not isinstance(table, SqlTable | Distant):
+        msg = f"table={str(table)[:60]!r} is no table of a database: write sb.tables.open_table(...), or its address"
+        raise QueryError(msg)
+    k, by, columns = whole_number("k", k), scored(by), other_columns(columns, table.key)
+    for field, flag in (("ascending", ascending), ("ordered", ordered), ("ranks", ranks)):
+        truth(field, flag)
+    for field, text in (("change", change), ("version", version)):
+        if not isinstance(text, str) or not text:
+            msg = f"{field}={text!r} is no name: write that of a column"
+            raise QueryError(msg)
     where = table
     if isinstance(table, SqlTable):
         table.ranked(by, columns)  # its columns are there
-        where = Distant.of(table, duration(timeout, "timeout") / 1e6)
+        patience = duration(timeout, "timeout")
+        if patience <= 0:
+            msg = f'timeout={timeout!r} leaves no time to answer: write one such as "30 seconds"'
+            raise QueryError(msg)
+        where = Distant.of(table, patience / 1e6)
     assert isinstance(where, Distant)
-    share = Watched(where, k, by, policy(kmax, k), tuple(columns), ascending, ordered, ranks, change, version)
+    share = Watched(where, k, by, policy(kmax, k), columns, ascending, ordered, ranks, change, version)
 
     def transform(df: DataFrame) -> DataFrame:
         return _transformed(df, share)

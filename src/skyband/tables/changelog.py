@@ -8,9 +8,10 @@ lies below can grow no more. NOTIFY only wakes the reader.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from skyband.tables.sql import SqlTable
 
+_LONGEST = 63 - len("_changes_truncate")
 _POSTGRES = (
     """CREATE TABLE IF NOT EXISTS {log} (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
        version bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint), key {kind})""",
@@ -37,6 +39,11 @@ _POSTGRES = (
     "DROP TRIGGER IF EXISTS {trigger} ON {table}",
     """CREATE TRIGGER {trigger} AFTER INSERT OR UPDATE OR DELETE ON {table}
        FOR EACH ROW EXECUTE FUNCTION {function}()""",
+    """CREATE OR REPLACE FUNCTION {emptied}() RETURNS trigger LANGUAGE plpgsql AS $skyband$ BEGIN
+       INSERT INTO {log} (key) VALUES (NULL);
+       PERFORM pg_notify({channel}, ''); RETURN NULL; END $skyband$""",
+    "DROP TRIGGER IF EXISTS {truncate} ON {table}",
+    "CREATE TRIGGER {truncate} AFTER TRUNCATE ON {table} FOR EACH STATEMENT EXECUTE FUNCTION {emptied}()",
 )
 _SQLITE = (
     "CREATE TABLE IF NOT EXISTS {log} (version INTEGER PRIMARY KEY AUTOINCREMENT, key {kind})",
@@ -61,24 +68,27 @@ def log_changes(table: SqlTable) -> None:
     """
     import sqlalchemy
 
+    table = _logged(table)
     if table.dialect not in ("postgresql", "sqlite"):
         msg = f"{table.dialect} has no triggers: hand the changes to view.apply yourself"
         raise TableError(msg)
     quote = table.engine.dialect.identifier_preparer.quote
     name = table.table.name
     prefix = f"{quote(table.table.schema)}." if table.table.schema else ""
-    key, log = quote(table.key), prefix + quote(log_name(name))
+    key, log, short = quote(table.key), prefix + quote(log_name(name)), _short(name)
     note = "INSERT INTO {} (key) VALUES ({}.{});"
     words = {
         "log": log,
         "key": key,
         "table": prefix + quote(name),
         "kind": table.table.c[table.key].type.compile(table.engine.dialect),
-        "index": quote(f"{name}_changes_version"),
-        "function": prefix + quote(f"{name}_changes_note"),
-        "trigger": quote(f"{name}_changes_trigger"),
-        "channel": "'" + channel(table).replace("'", "''") + "'",
-        **{event: quote(f"{name}_changes_{event}") for event in ("insert", "update", "delete")},
+        "index": quote(f"{short}_changes_version"),
+        "function": prefix + quote(f"{short}_changes_note"),
+        "trigger": quote(f"{short}_changes_trigger"),
+        "emptied": prefix + quote(f"{short}_changes_empty"),
+        "truncate": quote(f"{short}_changes_truncate"),
+        "channel": "'" + channel(table).replace("'", "''").replace("%", "%%") + "'",
+        **{event: quote(f"{short}_changes_{event}") for event in ("insert", "update", "delete")},
         "insert_notes": note.format(log, "NEW", key),
         "update_notes": note.format(log, "OLD", key) + note.format(log, "NEW", key),
         "delete_notes": note.format(log, "OLD", key),
@@ -87,7 +97,7 @@ def log_changes(table: SqlTable) -> None:
     try:
         with table.engine.begin() as connection:
             for statement in statements:
-                connection.exec_driver_sql(statement.format(**words).replace("%", "%%"))
+                connection.exec_driver_sql(statement.format(**words))
     except sqlalchemy.exc.SQLAlchemyError as error:
         msg = f"the change log could not be made: {str(error).splitlines()[0][:300]}"
         raise TableError(msg) from error
@@ -95,12 +105,28 @@ def log_changes(table: SqlTable) -> None:
 
 def log_name(name: str) -> str:
     """The table that holds the log of another."""
-    return f"{name}_changes"
+    return f"{_short(name)}_changes"
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for an ending: PostgreSQL cuts names after 63 bytes."""
+    if len(name.encode()) <= _LONGEST:
+        return name
+    return name.encode()[:32].decode(errors="ignore") + hashlib.sha256(name.encode()).hexdigest()[:12]
+
+
+def _logged(table: Any) -> SqlTable:
+    from skyband.tables.sql import SqlTable
+
+    if not isinstance(table, SqlTable):
+        msg = f"table={str(table)[:60]!r} is no table of a database: write what sb.tables.open_table(...) gives"
+        raise TableError(msg)
+    return table
 
 
 def channel(table: SqlTable) -> str:
     """What PostgreSQL notifies when `table` has changed."""
-    return f"skyband_{table.table.name}"[:63]
+    return f"skyband_{_short(table.table.name)}"
 
 
 def _log(table: SqlTable) -> sa.Table:
@@ -143,13 +169,17 @@ def since(table: SqlTable, version: int) -> Changes:
     """The rows noted after `version`, as they are now."""
     import sqlalchemy
 
-    if version < 0 or not _has_log(table):
+    has_log = _has_log(table)
+    if version < 0 and has_log:
+        msg = f"version={version} is from before the table had a change log: build the view again"
+        raise TableError(msg)
+    if not has_log:
         msg = f"version={version} is unknown, for the table keeps no change log: see sb.tables.log_changes"
         raise TableError(msg)
     log, rows = _log(table), table.table
     with table.connected() as connection:
         upto = _edge(table, connection)
-        lost = sqlalchemy.select(sqlalchemy.func.max(log.c.version)).where(log.c.key.is_(None))
+        lost = sqlalchemy.select(sqlalchemy.func.max(log.c.version)).where(log.c.key.is_(None), log.c.version <= upto)
         floor = connection.execute(lost).scalar_one()
         if floor is not None and int(floor) > version:
             msg = f"version={version} is before the log begins, at {floor}: build the view again"
@@ -176,7 +206,10 @@ def forget(table: SqlTable, version: int) -> None:
     """Drop the log up to `version`; a view that has not come so far must be built again."""
     import sqlalchemy
 
-    log = _log(table)
+    log = _log(_logged(table))
+    if not _has_log(table):
+        msg = "the table keeps no change log: see sb.tables.log_changes"
+        raise TableError(msg)
     with table.connected() as connection, connection.begin():
         connection.execute(sqlalchemy.delete(log).where(log.c.version <= version))
         connection.execute(sqlalchemy.insert(log).values(version=version, key=None))
@@ -184,7 +217,7 @@ def forget(table: SqlTable, version: int) -> None:
 
 def follow(
     table: SqlTable, since: int | None = None, *, every: float = 1.0, stop: threading.Event | None = None
-) -> Iterator[pa.Table]:
+) -> Followed:
     """Batches of changes of a table as they come, for `view.follow(...)`, until `stop` is set.
 
     Reads the change log that `log_changes` set up: in PostgreSQL as soon as it is told of a change (LISTEN), and at the
@@ -200,10 +233,29 @@ def follow(
     >>> next(changes)["price"].to_pylist()
     [4.0]
     """
-    return _followed(table, table.position() if since is None else since, every, stop or threading.Event())
+    if isinstance(every, bool) or not isinstance(every, int | float) or not 0 < every < threading.TIMEOUT_MAX:
+        msg = f"every={every!r} is no time to wait: write a number of seconds above 0"
+        raise TableError(msg)
+    return Followed(_logged(table), table.position() if since is None else since, every, stop or threading.Event())
 
 
-def _followed(table: SqlTable, version: int, every: float, stop: threading.Event) -> Iterator[pa.Table]:
+class Followed(Iterator[pa.Table]):
+    """The changes of a table, without end; made by `follow`."""
+
+    def __init__(self, table: SqlTable, version: int, every: float, stop: threading.Event) -> None:
+        self.table = table
+        """Whose changes these are."""
+        self._found = _followed(table, version, every, stop)
+
+    def __next__(self) -> pa.Table:
+        return next(self._found)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._found.close()
+
+
+def _followed(table: SqlTable, version: int, every: float, stop: threading.Event) -> Generator[pa.Table]:
     with _ear(table) as wait:
         while not stop.is_set():
             changes = table.since(version)
@@ -224,11 +276,11 @@ class _ear:  # noqa: N801 - used as a function
     def __enter__(self) -> Any:
         if self._table.dialect != "postgresql":
             return time.sleep
-        quote = self._table.engine.dialect.identifier_preparer.quote_identifier
+        name = channel(self._table).replace('"', '""')
         with _told():
             self._raw = self._table.engine.raw_connection()
             self._raw.driver_connection.autocommit = True
-            self._raw.driver_connection.execute(f"LISTEN {quote(channel(self._table))}")
+            self._raw.driver_connection.execute(f'LISTEN "{name}"')
         return self._wait
 
     def _wait(self, seconds: float) -> None:

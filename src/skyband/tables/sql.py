@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ import pyarrow as pa
 
 from skyband.errors import SchemaError, TableError, nearest
 from skyband.tables._need import shown
-from skyband.tables._patience import patience
+from skyband.tables._patience import CONNECT, patience
 from skyband.tables.protocol import SCORE, Changes
 
 if TYPE_CHECKING:
@@ -57,6 +59,13 @@ def open_table(
     [{'id': 3, 'price': 7.0}]
     """
     sqlalchemy = _alchemy()
+    if not isinstance(where, str | Path | sqlalchemy.Engine):
+        msg = f"where={where!r} is no database: write its address, such as sqlite:///shop.db, or a Parquet file's path"
+        raise TableError(msg)
+    for field, text in (("key", key), ("name", name), ("schema", schema)):
+        if (text is not None or field == "key") and (not isinstance(text, str) or not text):
+            msg = f"{field}={text!r} is no name: write a text that is not empty"
+            raise SchemaError(msg)
     if isinstance(where, Path) or (isinstance(where, str) and "://" not in where):
         return _parquet(Path(where), key)
     if name is None:
@@ -78,21 +87,36 @@ def open_table(
 
 def _engine(url: str) -> sa.Engine:
     sqlalchemy = _alchemy()
-    if url in ("sqlite://", "sqlite:///:memory:"):  # one database for all threads
-        return sqlalchemy.create_engine(
-            url, poolclass=sqlalchemy.pool.StaticPool, connect_args={"check_same_thread": False}
-        )
     try:
+        if _in_memory(sqlalchemy.make_url(url)):
+            # one connection for all threads, for another would be another database; each has it to itself
+            alone = {"poolclass": sqlalchemy.pool.QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": CONNECT}
+            return sqlalchemy.create_engine(
+                url, **alone, connect_args={"check_same_thread": False} if url.startswith("sqlite") else {}
+            )
         return sqlalchemy.create_engine(url, connect_args=patience(url))
     except sqlalchemy.exc.ArgumentError as error:
         msg = f"where={shown(url)!r} is no address of a database: write one such as sqlite:///shop.db"
         raise TableError(msg) from error
+    except ImportError as error:
+        msg = f"where={shown(url)!r} needs {error.name}, which is not installed: pip install it"
+        raise TableError(msg) from error
+
+
+def _in_memory(url: sa.URL) -> bool:
+    return url.get_backend_name() in ("sqlite", "duckdb") and url.database in (None, "", ":memory:")
 
 
 def _reflected(engine: sa.Engine, name: str, schema: str | None) -> sa.Table:
     sqlalchemy = _alchemy()
     if engine.dialect.name != "duckdb":
-        return sqlalchemy.Table(name, sqlalchemy.MetaData(), schema=schema, autoload_with=engine)
+        with warnings.catch_warnings():  # of indexes, which are no matter here
+            warnings.filterwarnings("ignore", "Skipped unsupported reflection", sqlalchemy.exc.SAWarning)
+            table = sqlalchemy.Table(name, sqlalchemy.MetaData(), schema=schema, autoload_with=engine)
+        for column in table.c:
+            if isinstance(column.type, sqlalchemy.Uuid):  # as texts, which Arrow and streams know
+                column.type = sqlalchemy.Uuid(as_uuid=False)
+        return table
     # its catalogue lacks what SQLAlchemy asks of PostgreSQL's
     said = sqlalchemy.table("columns", *map(sqlalchemy.column, _CATALOGUE), schema="information_schema")
     mine = said.c.table_schema == (schema or sqlalchemy.func.current_schema())
@@ -127,9 +151,18 @@ def _duckdb_type(name: str) -> Any:
     if word in ("DOUBLE", "FLOAT"):
         return sqlalchemy.Double()
     if word.startswith("TIMESTAMP"):
-        return sqlalchemy.DateTime()
-    known = {"DECIMAL": sqlalchemy.Numeric(), "BOOLEAN": sqlalchemy.Boolean(), "DATE": sqlalchemy.Date()}
-    return known.get(word, sqlalchemy.String())
+        return sqlalchemy.DateTime(timezone=word == "TIMESTAMP WITH TIME ZONE")
+    if word == "DECIMAL":
+        return sqlalchemy.Numeric(*map(int, re.findall(r"\d+", name)))
+    known = {
+        "BOOLEAN": sqlalchemy.Boolean(),
+        "DATE": sqlalchemy.Date(),
+        "VARCHAR": sqlalchemy.String(),
+        "ENUM": sqlalchemy.String(),
+        "BLOB": sqlalchemy.LargeBinary(),
+        "UUID": sqlalchemy.Uuid(as_uuid=False),
+    }
+    return known.get(word, sqlalchemy.types.NullType())
 
 
 def _parquet(path: Path, key: str) -> SqlTable:
@@ -140,7 +173,11 @@ def _parquet(path: Path, key: str) -> SqlTable:
     if not path.exists():
         msg = f"where={str(path)!r} does not exist: check the path"
         raise TableError(msg)
-    names = pq.read_schema(path)
+    try:
+        names = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        msg = f"where={str(path)!r} is no Parquet file ({str(error).splitlines()[0][:100]}): write the path of one"
+        raise TableError(msg) from error
     columns = [sqlalchemy.column(f.name, _type(f.type)) for f in names]
     source = sqlalchemy.func.read_parquet(str(path)).table_valued(*columns, name="rows")
     return SqlTable(_engine("duckdb:///:memory:"), source, key)
@@ -148,7 +185,13 @@ def _parquet(path: Path, key: str) -> SqlTable:
 
 def _create(engine: sa.Engine, name: str, key: str, rows: Any, schema: str | None) -> None:
     sqlalchemy = _alchemy()
-    found = rows if isinstance(rows, pa.Table) else pa.table(rows)
+    try:
+        found = rows if isinstance(rows, pa.Table) else pa.table(rows)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        msg = (
+            f"rows= is no table ({str(error).splitlines()[0][:100]}): give columns by name, a DataFrame or Arrow table"
+        )
+        raise SchemaError(msg) from error
     columns = [sqlalchemy.Column(f.name, _type(f.type), primary_key=f.name == key) for f in found.schema]
     for column in columns:
         column.autoincrement = False
@@ -174,10 +217,16 @@ def _type(kind: pa.DataType) -> Any:
         return sqlalchemy.DateTime(timezone=kind.tz is not None)
     if pa.types.is_date(kind):
         return sqlalchemy.Date()
-    return sqlalchemy.String()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return sqlalchemy.LargeBinary()
+    return sqlalchemy.types.NullType() if pa.types.is_nested(kind) else sqlalchemy.String()
 
 
 def _error(error: Exception) -> TableError:
+    if isinstance(error, _alchemy().exc.TimeoutError):
+        return TableError(
+            "the connections to the database are all in use: close one, or use a database that is no memory"
+        )
     first = shown(str(error).splitlines()[0][:300])
     return TableError(f"the database said: {first}")
 
@@ -250,21 +299,31 @@ class SqlTable:
     def arrow(self, names: Sequence[str], found: Sequence[Any]) -> pa.Table:
         """Rows of the database as an Arrow table, typed by the table's columns."""
         columns: list[Any] = list(zip(*found, strict=True)) if found else [() for _ in names]
-        return pa.table(
-            {name: pa.array(column, self._arrow_type(name)) for name, column in zip(names, columns, strict=True)}
-        )
+        try:
+            return pa.table(
+                {name: pa.array(column, self._arrow_type(name)) for name, column in zip(names, columns, strict=True)}
+            )
+        except (pa.ArrowException, OverflowError) as error:
+            msg = f"the table holds values that cannot be read: {str(error).splitlines()[0][:200]}"
+            raise TableError(msg) from error
 
     def _arrow_type(self, name: str) -> pa.DataType | None:
         sqlalchemy = _alchemy()
-        if name == SCORE and name not in self.table.c:
-            return pa.float64()
         kind = self.table.c[name].type if name in self.table.c else None
-        if isinstance(kind, sqlalchemy.Integer):
-            return pa.int64()
-        if isinstance(kind, sqlalchemy.Float):
-            return pa.float64()
-        if isinstance(kind, sqlalchemy.String):
-            return pa.string()
+        for known, told in (
+            (sqlalchemy.Boolean, pa.bool_()),
+            (sqlalchemy.Integer, pa.int64()),
+            (sqlalchemy.Float, pa.float64()),
+            (sqlalchemy.String | sqlalchemy.Uuid, pa.string()),
+            (sqlalchemy.LargeBinary, pa.binary()),
+            (sqlalchemy.Date, pa.date32()),
+        ):
+            if isinstance(kind, known):
+                return told
+        if isinstance(kind, sqlalchemy.DateTime):
+            return pa.timestamp("us", "UTC" if kind.timezone else None)
+        if isinstance(kind, sqlalchemy.Numeric) and kind.precision is not None and kind.precision <= 38:
+            return pa.decimal128(kind.precision, kind.scale or 0)
         return None
 
     def ranked(self, by: Expression, columns: Sequence[str], *, ascending: bool = False) -> RankedSql:
@@ -320,10 +379,10 @@ class RankedSql:
 
     def top(self, n: int, below: tuple[float, object] | None = None) -> pa.Table:
         """The n best rows after (score, key); with keys that are no whole numbers, runs of equal scores come whole."""
-        names = [self.key, SCORE, *self._columns]
         with self._table.connected(self._table.timeout) as connection:
             found = connection.execute(self.question(n, below)).all()
-        return self._table.arrow(names, found)
+        rows = self._table.arrow([self.key, *self._columns], [(row[0], *row[2:]) for row in found])
+        return rows.add_column(1, SCORE, pa.array([row[1] for row in found], pa.float64()))
 
     def question(self, n: int, below: tuple[float, object] | None = None) -> sa.Select[Any]:
         """The SELECT that `top` asks."""
@@ -338,10 +397,10 @@ class RankedSql:
             fine.append(score != sqlalchemy.cast(sqlalchemy.literal("NaN"), sqlalchemy.Double))
         if below is not None:
             edge = sqlalchemy.literal(float(below[0]), sqlalchemy.Double)
-            later = score < edge
-            if below[1] is not None:
-                later = sqlalchemy.or_(later, sqlalchemy.and_(score == edge, key < below[1]))
-            fine.append(later)
+            if below[1] is None:
+                fine.append(score < edge)
+            else:  # the first says nothing new, but is a range that an index can give
+                fine += [score <= edge, sqlalchemy.or_(score < edge, key < below[1])]
         best = sqlalchemy.select(*scored.c).where(*fine)
         if self._table.whole:
             return best.order_by(score.desc(), key.desc()).limit(n)

@@ -50,6 +50,9 @@ def batch_of(changes: Any, key: str) -> Batch:
     if key not in rows.column_names:
         msg = f"a batch of changes lacks the key column {key!r}: there are {', '.join(rows.column_names)}"
         raise SchemaError(msg)
+    if rows.column(key).null_count:
+        msg = f"a batch of changes has a row whose key {key!r} is NULL: fill it in, or leave the row out"
+        raise SchemaError(msg)
     gone = None
     if CHANGE in rows.column_names:
         kind = rows.column(CHANGE).cast(pa.string())
@@ -64,8 +67,20 @@ def batch_of(changes: Any, key: str) -> Batch:
         gone = pc.equal(kind, "delete").to_numpy()
     version = None
     if VERSION in rows.column_names:
-        version = rows.column(VERSION).cast(pa.int64()).to_numpy()
+        version = _versions(rows.column(VERSION))
     return Batch(rows, gone, version)
+
+
+def _versions(column: pa.ChunkedArray) -> np.ndarray:
+    try:
+        found = column.cast(pa.int64())
+    except pa.ArrowException as error:
+        msg = f"{VERSION} is {column.type}, and must grow with every change: write whole numbers or times"
+        raise SchemaError(msg) from error
+    if found.null_count:
+        msg = f"{VERSION} is NULL in a change, so its place in the order is unknown: fill it in"
+        raise SchemaError(msg)
+    return found.to_numpy()
 
 
 def keys_of(column: pa.ChunkedArray, name: str) -> np.ndarray:

@@ -26,7 +26,7 @@ class Filling:
         self.k, self.kmax, self.policy, self.refill_at = k, k, policy, refill_at
         self.meter = Meter(k)
         self.asker = Asker(ask)
-        self.trouble = TableError("the table was not asked yet")
+        self.trouble = TableError("the table has not answered yet")
 
     @property
     def complete(self) -> bool:
@@ -68,11 +68,13 @@ class Filling:
                 kmax = self.policy.start(self.k, self.meter.rows)
             else:
                 kmax = max(self.policy.refilled(self.meter.seen(self.core, self.kmax)), self.k)
-            question = Question(max(kmax - self.core.size, 1), self.kept.below(), kmax)
+            below, again = self.kept.below()
+            question = Question(max(kmax - self.core.size, 1) + again, below, kmax)
             if self.refill_at is not None and not first:
                 self.asker.later(question)
             else:
                 self._settle(question, *self.asker.now(question))
+                self._fit()
         except TableError as error:
             self._failed(error)
             return False
@@ -85,12 +87,16 @@ class Filling:
 
     def _settle(self, question: Question, rows: pa.Table, seconds: float) -> None:
         self.meter.refilled(rows.num_rows, seconds)
-        if question.kmax != self.kmax:
-            self.core.resize(max(question.kmax, self.core.size))
-            self.kmax = question.kmax
+        self.core.resize(max(question.kmax, self.core.size))
+        self.kmax = question.kmax
         self.kept.settle(rows, question.wanted)
         self.core.drawdown(reset=True)
         self.meter.begin(self.core.size)
+
+    def _fit(self) -> None:
+        """Let go of rows beyond kmax that came while the table was asked; runs of equal scores stay whole."""
+        if not self.kept.hashed:
+            self.core.resize(self.kmax)
 
     def absorb(self, count: Callable[[], int]) -> None:
         """If the table has answered: add its rows, then apply again what has changed since it was asked."""
@@ -105,5 +111,6 @@ class Filling:
         self._settle(pending.question, *answer)
         for batch in pending.since:  # idempotent: what the view has already is set to what it is
             self.kept.again(batch)
+        self._fit()
         if self.due():
             self.ask(count)

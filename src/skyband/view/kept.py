@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines.checked import among, checked, held, require
-from skyband.errors import SchemaError
+from skyband.errors import SchemaError, nearest
 from skyband.flow.ids import id_numbers
 from skyband.flow.payload import Payload
 from skyband.flow.saved import load_payload, table_of
@@ -18,6 +18,7 @@ from skyband.tables.protocol import SCORE
 from skyband.view.core import Core
 
 if TYPE_CHECKING:
+    from skyband.query.expression import Expression
     from skyband.view.changes import Batch
 
 _WHOLE, _SCORE = pa.int64(), pa.float64()
@@ -58,7 +59,9 @@ class Kept:
         for name in (self.key, *self.columns):
             if name not in self.types and name in schema.names:
                 kind = schema.field(name).type
-                self.types[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
+                kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+                if not pa.types.is_null(kind):  # nothing but NULL has come so far
+                    self.types[name] = kind
 
     def take(self, batch: Batch, first: int, last: int, stop: int) -> int:
         """Take changes from place `first` to `last`, or until fewer than `stop` rows are left. Where it stopped."""
@@ -80,6 +83,7 @@ class Kept:
         """Add rows that the table gave; all that rank at or before the last of them is then known."""
         core = self.core
         self._learn(rows.schema)
+        rows = self.typed(rows)
         ids = id_numbers(rows.column(self.key), self.key)
         score = rows.column(SCORE).to_numpy()
         if rows.num_rows < wanted:
@@ -104,7 +108,7 @@ class Kept:
         taken = self._rows()
         used = np.unique(taken[taken >= base])
         if len(used):
-            slots = self._payload.add(self._typed(rows.select(names).take(pa.array(used - base))))
+            slots = self._payload.add(rows.select(names).take(pa.array(used - base)))
             number = np.zeros(rows.num_rows, np.int64)
             number[used - base] = slots
             self.core.renumber(number, base)
@@ -117,16 +121,50 @@ class Kept:
         told = self.core.told_rows()
         return np.concatenate([row, told]) if len(told) else row
 
-    def _typed(self, rows: pa.Table) -> pa.Table:
+    def whole(self, batch: Batch, by: Expression) -> Batch:
+        """Changes with all columns: those that only delete rows need none but the key."""
+        rows = batch.rows
+        for name in dict.fromkeys([*by.columns, *self.columns]):
+            if name in rows.column_names:
+                continue
+            if batch.gone is None or not batch.gone.all():
+                user = f"by={by.text!r} uses" if name in by.columns else "columns= names"
+                there = nearest(name, rows.column_names)
+                msg = f"a batch of changes lacks the column {name!r}, which {user}: {there}"
+                raise SchemaError(msg)
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, self.types.get(name, _SCORE)))
+        return batch._replace(rows=rows)
+
+    def typed(self, rows: pa.Table) -> pa.Table:
         """Rows in the types that came first: a stream and its table may differ in the width of a number."""
-        schema = pa.schema([(name, self.types[name]) for name in rows.column_names])
-        if schema.types == rows.schema.types:
-            return rows
-        try:
-            return rows.cast(schema)
-        except pa.ArrowException as error:
-            msg = f"a column of the table and of its changes differ in type: {str(error).splitlines()[0][:200]}"
-            raise SchemaError(msg) from error
+        self._learn(rows.schema)
+        for name in dict.fromkeys([self.key, *self._names]):
+            wanted, at = self.types.get(name), rows.schema.get_field_index(name)
+            kind = rows.schema.field(at).type
+            whole_key = name == self.key and not self.hashed
+            if wanted in (None, kind) or (whole_key and pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
+                continue
+            if pa.types.is_decimal(kind) and pa.types.is_decimal(wanted):
+                wanted = self._widen(name, kind, wanted)
+            wrong = f"column {name!r} is {wanted} in the table and {kind} in its changes: give them the same type"
+            if whole_key and not pa.types.is_integer(kind):  # a text is no number, though some can be cast
+                raise SchemaError(wrong)
+            try:
+                rows = rows.set_column(at, name, rows.column(at).cast(wanted))
+            except pa.ArrowException as error:
+                msg = f"{wrong} ({str(error).splitlines()[0][:200]})"
+                raise SchemaError(msg) from error
+        return rows
+
+    def _widen(self, name: str, one: pa.DataType, other: pa.DataType) -> pa.DataType:
+        """A decimal with room for both: of a column without a scale, digits come as they are."""
+        scale = max(one.scale, other.scale)
+        digits = scale + max(one.precision - one.scale, other.precision - other.scale)
+        kind = pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(min(digits, 76), scale)
+        if kind != other:
+            self.types[name] = kind
+            self._payload.retype(name, kind)
+        return kind
 
     def table(self, ids: np.ndarray, score: np.ndarray, row: np.ndarray) -> pa.Table:
         """Rows as they are shown; `score` as a user reads it."""
@@ -140,13 +178,19 @@ class Kept:
             columns[name] = pa.array([], self.types.get(name)) if kept is None else kept.column(name)
         return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
-    def below(self) -> tuple[float, object] | None:
-        """From where on rows are missing, as the table reads it; None: from the best on."""
+    def below(self) -> tuple[tuple[float, object] | None, int]:
+        """From where on rows are missing, as the table reads it; None: from the best on. And how many come again."""
         bound = self.core.bound
         if bound is None or bound == NOTHING:
-            return None
-        # texts: whole runs of equal scores, since hashes order them here and not there
-        return (bound[0], None) if self.hashed else bound
+            return None, 0
+        if not self.hashed:
+            return bound, 0
+        # whole runs of equal scores, since hashes order them here and not there
+        if bound[1] == _LOWEST:
+            return (bound[0], None), 0
+        again = int((self.core.top(self.core.size)[1] == bound[0]).sum())  # of the run that was cut
+        above = float(np.nextafter(bound[0], np.inf))
+        return (None if above == bound[0] else (above, None)), again
 
     def save(self) -> dict[str, np.ndarray | pa.Table]:
         """All of it, as named arrays and tables."""

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skyband.errors import QueryError
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _POINTS = 160  # of the integral: its error falls exponentially with them
 _REACH = 45.0
+_NEAR = 0.01
 
 
 class Costs(NamedTuple):
@@ -24,6 +27,36 @@ class Costs(NamedTuple):
 
     refill: float
     update: float
+
+
+def checked(p: float, q: float) -> None:
+    """Refuse what are no chances of a bad and a good update.
+
+    Examples
+    --------
+    >>> checked(0.7, 0.6)
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: p=0.7 and q=0.6 are more than all updates: write parts that add up to at most 1
+    """
+    for name, part in (("p", p), ("q", q)):
+        if not 0 <= part <= 1:
+            msg = f"{name}={part!r} is no part of the updates: write a number from 0 to 1"
+            raise QueryError(msg)
+    if p + q > 1 + 1e-9:
+        msg = f"p={p!r} and q={q!r} are more than all updates: write parts that add up to at most 1"
+        raise QueryError(msg)
+
+
+def _vectors(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.atleast_1d(np.asarray(p, float)), np.atleast_1d(np.asarray(q, float))
+    if a.shape != b.shape or a.ndim != 1 or not len(a):
+        msg = f"p and q have {a.size} and {b.size} numbers: write one of each for every position from 0 to n - 1"
+        raise QueryError(msg)
+    fine = (a >= 0) & (b >= 0) & (a + b <= 1)
+    for i in np.flatnonzero(~fine):
+        checked(float(a[i]), float(b[i]))
+    return a, b
 
 
 def expected_interval(n: int, p: float, q: float, i: int = 0) -> float:
@@ -40,11 +73,19 @@ def expected_interval(n: int, p: float, q: float, i: int = 0) -> float:
     ----------
     Yi et al., ICDE 2003, lemma 1.
     """
+    checked(p, q)
+    if not 0 <= i < n:
+        msg = f"i={i!r} is no position of n={n!r}: write n of at least 1, and i from 0 to n - 1"
+        raise QueryError(msg)
+    if not p:
+        return math.inf
     if p == q:
         return (n + i + 1) * (n - i) / (2 * p)
     t = q / p
     if t > 1 and n * math.log(t) > 700:
         return math.inf
+    if n * abs(t - 1) < _NEAR:  # the same sum term by term, where the closed form would cancel
+        return float((np.expm1(np.arange(i + 1, n + 1) * math.log1p((q - p) / p))).sum() / (q - p))
     return ((n - i) * (1 - t) - t ** (i + 1) + t ** (n + 1)) / (p * (1 - t) ** 2)
 
 
@@ -58,7 +99,7 @@ def hitting_time(p: ArrayLike, q: ArrayLike) -> float:
     """
     step, total = 0.0, 0.0
     with np.errstate(over="ignore"):
-        for i, (a, b) in enumerate(zip(np.asarray(p, float), np.asarray(q, float), strict=True)):
+        for i, (a, b) in enumerate(zip(*_vectors(p, q), strict=True)):
             step = (1 + (b * step if i else 0.0)) / a if a else math.inf
             total += step
     return float(total)
@@ -77,12 +118,12 @@ def refill_frequency(p: ArrayLike, q: ArrayLike) -> float:
     >>> round(refill_frequency([0.25], [0.25]), 6), round(-0.25 * math.log(0.25) / 0.75, 6)
     (0.462098, 0.462098)
     """
-    return float(_frequencies(np.asarray(p, float), np.asarray(q, float))[-1])
+    return float(_frequencies(*_vectors(p, q))[-1])
 
 
 def refill_frequencies(most: int, p: float, q: float) -> np.ndarray:
     """E[1 / Z] for n = 1 to `most`, where p and q do not vary."""
-    return _frequencies(np.full(most, p), np.full(most, q))
+    return _frequencies(*_vectors(np.full(most, p), np.full(most, q)))
 
 
 def _frequencies(p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -118,7 +159,8 @@ def survival_bound(rows: float, n: float) -> float:
     >>> round(survival_bound(1_000_000, 4500), 4)
     0.9998
     """
-    return 1 - 4 * math.exp(-(n**2) / (2 * rows))
+    _positive(rows=rows, n=n)
+    return max(0.0, 1 - 4 * math.exp(-(n**2) / (2 * rows)))
 
 
 def frequency_bound(rows: float, n: float) -> float:
@@ -150,13 +192,27 @@ def survival_bound_drifting(rows: float, n: float, p: float, q: float) -> float:
     Yi et al., ICDE 2003, theorem 2 and appendix B: Pr[X = i] <= exp(-c1 i) for i from n to rows, with
     c1 = q / 2 * (1 - 1 / 2q)^2 where p + q = 1.
     """
+    checked(p, q)
+    _positive(rows=rows, n=n)
+    if p >= q:
+        msg = f"p={p!r} is not below q={q!r}, which theorem 2 needs: see survival_bound for p = q"
+        raise QueryError(msg)
     share = q / (p + q)
     c1 = share / 2 * (1 - 1 / (2 * share)) ** 2
-    return 1 - rows * math.exp(-c1 * n)
+    return max(0.0, 1 - rows * math.exp(-c1 * n))
+
+
+def _positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not 0 < number < math.inf:
+            msg = f"{name}={number!r} is no number of rows: write one above 0"
+            raise QueryError(msg)
 
 
 def rows_needed(rows: float, p: float, q: float) -> float:
     """How large n must be for the theorems to promise a refill interval of `rows` at 99.9 %; `rows` itself if p > q."""
+    checked(p, q)
+    _positive(rows=rows)
     if p > q:
         return rows
     if p == q:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skyband.view.model import Costs, cost_curve, expected_interval
+from skyband.errors import QueryError
+from skyband.view.model import Costs, checked, cost_curve, expected_interval
 
 _LINES = 14
 
@@ -53,7 +54,11 @@ def planned(rows: int, k: int, p: float, q: float, costs: Costs) -> Plan:
     >>> found.lines[0].cost > 1000 * min(line.cost for line in found.lines)
     True
     """
-    most = min(max(rows, k), k + math.ceil(10 * math.sqrt(rows)))
+    checked(p, q)
+    if k >= rows:
+        msg = f"k={k} is not less than rows={rows}, so a view would be the whole table: write a smaller k"
+        raise QueryError(msg)
+    most = min(rows, k + math.ceil(10 * math.sqrt(rows)))
     words = []
     if p > q:
         words.append(
@@ -70,10 +75,8 @@ def planned(rows: int, k: int, p: float, q: float, costs: Costs) -> Plan:
         )
     kmax, cost = cost_curve(k, most, p, q, costs)
     best = int(kmax[int(np.argmin(cost))])
-    shown = {k, best, most, *(int(x) for x in np.geomspace(k, most, _LINES))}
-    lines = tuple(
-        Line(at, expected_interval(at - k + 1, p, q) if p else math.inf, float(cost[at - k])) for at in sorted(shown)
-    )
+    shown = {k, best, most, *(int(x) for x in np.geomspace(k, most, _LINES).clip(k, most))}
+    lines = tuple(Line(at, expected_interval(at - k + 1, p, q), float(cost[at - k])) for at in sorted(shown))
     return Plan(rows, k, best, lines, tuple(words), kmax, cost)
 
 
@@ -87,6 +90,11 @@ def drawn(plan: Plan, path: Path) -> None:
     except ImportError as error:
         msg = 'a plot needs matplotlib: pip install "skyband[plot]"'
         raise ImportError(msg) from error
+    kinds = plt.gcf().canvas.get_supported_filetypes()
+    plt.close()
+    if path.suffix[1:].lower() not in kinds:
+        msg = f"plot={str(path)!r} is no picture: write a name that ends with one of {', '.join(sorted(kinds))}"
+        raise QueryError(msg)
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     axes.loglog(plan.kmax, plan.cost, color="#3f51b5", linewidth=2)
     least = plan.cost[plan.best - plan.k]

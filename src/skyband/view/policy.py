@@ -6,11 +6,15 @@ was counted and answers with a kmax. All of them are frozen and hold no state.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
 
 from skyband.errors import QueryError
+from skyband.view.fields import whole_number
 
 if TYPE_CHECKING:
     from skyband.view.model import Costs
@@ -64,6 +68,9 @@ class Fixed:
 
     kmax: int
 
+    def __post_init__(self) -> None:
+        whole_number("kmax", self.kmax)
+
     def start(self, k: int, rows: int) -> int:  # noqa: ARG002 - Policy
         """The kmax, at least k."""
         return max(k, self.kmax)
@@ -88,6 +95,9 @@ class Root:
     """
 
     factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self, factor=0.0)
 
     def start(self, k: int, rows: int) -> int:
         """K + factor * sqrt(rows)."""
@@ -138,6 +148,12 @@ class Adaptive:
     share: float = 0.05
     watch: bool = True
 
+    def __post_init__(self) -> None:
+        _check(self, alpha=1.0, beta=0.0, gamma=0.0, cap=0.0, share=0.0)
+        if self.gamma > 1:
+            msg = f"gamma={self.gamma!r} takes away more than was spare: write a number of at most 1"
+            raise QueryError(msg)
+
     def start(self, k: int, rows: int) -> int:
         """As `Root`; the paper's own with rows^0.6, at least k."""
         return Root().start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
@@ -185,6 +201,9 @@ class Modelled:
     cap: float = 10.0
     share: float = 0.05
 
+    def __post_init__(self) -> None:
+        _check(self, cap=0.0, share=0.0)
+
     def start(self, k: int, rows: int) -> int:
         """As `Root`, until something has been seen."""
         return Root().start(k, rows)
@@ -212,6 +231,15 @@ class Modelled:
         if expected_interval(less, *chances) < goal:
             return seen.kmax, seen.updates
         return seen.k + _rows_for(goal, *chances, less), seen.updates
+
+
+def _check(chosen: Policy, **above: float) -> None:
+    """Refuse numbers that are not above these."""
+    for field, least in above.items():
+        value = getattr(chosen, field)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < math.inf:
+            msg = f"{field}={value!r} is no part or multiple: write a number above {least:g}"
+            raise QueryError(msg)
 
 
 def _chances(seen: Seen) -> tuple[float, float]:
@@ -247,7 +275,26 @@ def _interval(seen: Seen) -> float:
     return seen.refill_cost / max(seen.update_cost, 1e-12)
 
 
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Fixed, Root, Adaptive, Modelled)}
 _NAMED = {"sqrt": Root, "adaptive": Adaptive, "model": Modelled}
+
+
+def written(chosen: Policy) -> str | None:
+    """One of our policies as a text; None for others.
+
+    Examples
+    --------
+    >>> written(Root()), read(written(Root(2.0)))
+    ('{"kind": "Root", "factor": 1.0}', Root(factor=2.0))
+    """
+    kind = type(chosen).__name__
+    return json.dumps({"kind": kind, **vars(chosen)}) if _KINDS.get(kind) is type(chosen) else None
+
+
+def read(text: str) -> Policy:
+    """The policy that was `written`."""
+    found = json.loads(text)
+    return _KINDS[found.pop("kind")](**found)
 
 
 def policy(kmax: int | str | Policy, k: int) -> Policy:
@@ -263,12 +310,9 @@ def policy(kmax: int | str | Policy, k: int) -> Policy:
             msg = f"kmax={kmax!r} is unknown: write a number of rows, {', '.join(map(repr, _NAMED))}, or a policy"
             raise QueryError(msg)
         return _NAMED[kmax]()
-    if isinstance(kmax, int) and not isinstance(kmax, bool):
-        if kmax < k:
-            msg = f"kmax={kmax} is less than k={k}: write at least k"
-            raise QueryError(msg)
-        return Fixed(kmax)
-    if not all(hasattr(kmax, name) for name in ("start", "refilled", "rested")):
+    if isinstance(kmax, int | np.integer) and not isinstance(kmax, bool):
+        return Fixed(whole_number("kmax", kmax, k, f"is less than k={k}"))
+    if isinstance(kmax, type) or not all(hasattr(kmax, name) for name in ("start", "refilled", "rested")):
         msg = f"kmax={kmax!r} is no policy: write a number of rows, {', '.join(map(repr, _NAMED))}, or a policy"
         raise QueryError(msg)
     return kmax  # type: ignore[return-value]  # checked above

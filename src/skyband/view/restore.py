@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines.checked import FAR, checked, held, require, whole
-from skyband.errors import SnapshotError, TableError
+from skyband.errors import QueryError, SnapshotError, TableError
 from skyband.view.kept import Kept
+from skyband.view.policy import read, written
 
 if TYPE_CHECKING:
     from skyband.tables.protocol import Base
@@ -20,11 +21,22 @@ if TYPE_CHECKING:
     Kind = TypeVar("Kind", bound=View)
     Columns = Mapping[str, np.ndarray | pa.Table]
 
+_OPTIONS = ("kmax", "refill_at", "ordered")
+
 
 def saved(view: View, kept: Kept, filling: Filling) -> dict[str, np.ndarray | pa.Table]:
     """All that a view needs to go on elsewhere."""
-    what = {"by": [view.by.text], "key": [view.table.key], "columns": [list(view.columns)]}
-    kinds = pa.schema({"by": pa.string(), "key": pa.string(), "columns": pa.list_(pa.string())})
+    what = {
+        "by": [view.by.text],
+        "key": [view.table.key],
+        "columns": [list(view.columns)],
+        "kmax": [written(filling.policy)],
+        "refill_at": [filling.refill_at],
+    }
+    texts = pa.list_(pa.string())
+    kinds = pa.schema(
+        {"by": pa.string(), "key": pa.string(), "columns": texts, "kmax": pa.string(), "refill_at": pa.int64()}
+    )
     return {
         **kept.save(),
         "view": np.array([view.k, view.kmax, view.version, view.ascending], np.int64),
@@ -40,11 +52,15 @@ def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str,
         k, kmax, version, ascending = (int(x) for x in found["view"])
         what = cast("pa.Table", saved["what"]).to_pylist()[0]
         kept = Kept.resume(saved, what["key"], what["columns"])
-        require(kept.core.versions != options.get("ordered", True), "it was saved with another ordered=")
+        options = {**_as_saved(what), **options}
         require(1 <= k <= kmax <= 1 << 40, "view has a value that it cannot have")
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
         msg = f"this is no saved view ({type(error).__name__}: {error}): give what View.save() returned"
         raise SnapshotError(msg) from error
+    if kept.core.versions == options.get("ordered", True):
+        was = not kept.core.versions
+        msg = f"ordered={not was} is another than the view was saved with: write ordered={was}"
+        raise SnapshotError(msg)
     if what["key"] != table.key:
         msg = f"the view was saved with key {what['key']!r}, and the table has {table.key!r}: open the table it was on"
         raise SnapshotError(msg)
@@ -56,9 +72,23 @@ def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str,
 
 def restored(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str, Any]) -> Kind:
     """Go on from what was saved, and apply what has changed since; where no log reaches back so far, begin anew."""
+    for name in options:
+        if name not in _OPTIONS:
+            msg = (
+                f"{name}={options[name]!r} cannot be given here, for the rest is as it was saved: "
+                f"write one of {', '.join(_OPTIONS)}, or build the view again with sb.View(...)"
+            )
+            raise QueryError(msg)
     view = resumed(kind, table, saved, options)
     try:
         view.catch_up()
     except TableError:
+        options = {**_as_saved(cast("pa.Table", saved["what"]).to_pylist()[0]), **options}
         return kind(table, view.k, view.by, columns=view.columns, ascending=view.ascending, **options)
     return view
+
+
+def _as_saved(what: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a view was saved with, where they are known."""
+    found = {"kmax": None if what.get("kmax") is None else read(what["kmax"]), "refill_at": what.get("refill_at")}
+    return {name: value for name, value in found.items() if value is not None}

@@ -97,11 +97,10 @@ class Meter:
         if not self._warned and since.bad > _MANY and since.bad > 2 * since.good:
             self._warned = True
             _log.warning(
-                "more rows leave this view than enter it (%d against %d in %d changes), so it must be refilled often, "
-                "whatever its size: rank by something that lasts longer, or ask the table itself",
+                "more rows leave this view than enter it (%d against %d since it was filled), so it must be refilled "
+                "often, whatever its size: rank by something that lasts longer, or ask the table itself",
                 since.bad,
                 since.good,
-                since.updates,
             )
 
     def save(self) -> np.ndarray:

@@ -29,11 +29,15 @@ def store(saved: Saved, path: Path) -> None:
     {'id': array([[3, 4]])}
     """
     fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(dump(saved, _KIND))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with fresh.open("wb") as file:
+            file.write(dump(saved, _KIND))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        msg = f"path={str(path)!r} cannot be written ({error.strerror}): write a path in a folder that exists"
+        raise SnapshotError(msg) from error
 
 
 def stored(path: Path) -> Saved:

@@ -12,18 +12,20 @@ import numpy as np
 
 from skyband.errors import QueryError, SchemaError, TableError
 from skyband.flow.score import scores
-from skyband.query.expression import Expression, parse
+from skyband.tables.protocol import VERSION
+from skyband.view import fields
 from skyband.view.changes import Batch, batch_of, keys_of
 from skyband.view.core import Core
 from skyband.view.filling import Filling
 from skyband.view.kept import NOTHING, Kept
-from skyband.view.policy import Policy, policy
+from skyband.view.policy import Fixed, Policy, policy
 from skyband.view.stats import ViewStats
 from skyband.view.told import changed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from skyband.query.expression import Expression
     from skyband.tables.protocol import Base, Ranked
 
 
@@ -105,15 +107,12 @@ class View:
         self, table: Base, k: int, by: str | Expression, columns: Sequence[str], *, ascending: bool, ordered: bool
     ) -> None:
         """All but the rows."""
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            msg = f"k={k!r} is no number of rows: write a whole number of at least 1"
-            raise QueryError(msg)
-        self.table, self.k = table, k
-        self.by = parse(by) if isinstance(by, str) else by
-        self.columns, self.ascending, self.ordered = tuple(columns), ascending, ordered
-        self._ranked: Ranked = table.ranked(self.by, self.columns, ascending=ascending)
+        self.table, self.k, self.by = fields.base(table), fields.whole_number("k", k), fields.scored(by)
+        self.columns = fields.other_columns(columns, table.key)
+        self.ascending, self.ordered = fields.truth("ascending", ascending), fields.truth("ordered", ordered)
+        self._ranked: Ranked = table.ranked(self.by, self.columns, ascending=self.ascending)
         self.version = -1
-        """All changes up to this one have been applied, where they have versions."""
+        """The version of the table's change log up to which all changes have been applied; -1 without a log."""
         self._lock = threading.RLock()
         self._shown: tuple[pa.Table, np.ndarray, np.ndarray, np.ndarray] | None = None
         self._asked = False  # since the last changes, somebody has read
@@ -121,14 +120,18 @@ class View:
 
     def _begin(self, kept: Kept, kmax: int | str | Policy, refill_at: int | None) -> None:
         """Stand on what is kept."""
-        if refill_at is not None and refill_at < self.k:
-            msg = (
-                f"refill_at={refill_at} is less than k={self.k}: write at least k, so that the rows come before "
-                f"they lack"
-            )
-            raise QueryError(msg)
+        chosen = policy(kmax, self.k)
+        if refill_at is not None:
+            why = f"is less than k={self.k} and asks too late" if isinstance(refill_at, int) else "is no number of rows"
+            refill_at = fields.whole_number("refill_at", refill_at, self.k, why)
+            if isinstance(chosen, Fixed) and refill_at > chosen.kmax:
+                msg = (
+                    f"refill_at={refill_at} is more than kmax={chosen.kmax}, so rows would always be asked for: "
+                    f"write at most kmax"
+                )
+                raise QueryError(msg)
         self._kept, self._core = kept, kept.core
-        self._filling = Filling(kept, self.k, policy(kmax, self.k), refill_at, self._ask)
+        self._filling = Filling(kept, self.k, chosen, refill_at, self._ask)
 
     def _nothing(self, types: pa.Schema | None = None) -> Kept:
         """No row, and that none is known."""
@@ -158,11 +161,16 @@ class View:
         """Whether a read gives all of the k best rows; not so after a failed refill, and while one is under way."""
         return self._filling.complete
 
+    @property
+    def trouble(self) -> TableError | None:
+        """Why rows are missing; None while the view is complete."""
+        return None if self.complete else self._filling.trouble
+
     def top(self, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The keys (as numbers: integers as they are, others by their hash) and scores of the k best. O(k)."""
         with self._lock:
             self._absorb()
-            ids, score, _ = self._core.top(self.k if k is None else min(k, self.k))
+            ids, score, _ = self._core.top(self.k if k is None else min(max(k, 0), self.k))
         return ids, -score if self.ascending else score
 
     def read(self) -> pa.Table:
@@ -206,6 +214,7 @@ class View:
         batch = batch_of(changes, self.table.key)
         if not batch.size:
             return
+        batch = self._kept.whole(batch, self.by)
         score = scores(self.by, batch.rows)
         self.take(batch, -score if self.ascending else score)
 
@@ -215,14 +224,20 @@ class View:
             msg = "a batch of changes lacks the column '_version', by which ordered=False tells which is newer: add it"
             raise SchemaError(msg)
         score = score if batch.gone is None else np.where(batch.gone, np.nan, score)
-        ids = keys_of(batch.rows.column(self.table.key), self.table.key)
         with self._lock:
-            self._take(batch._replace(ids=ids, score=score))
+            rows = self._kept.typed(batch.rows)
+            ids = keys_of(rows.column(self.table.key), self.table.key)
+            self._take(batch._replace(rows=rows, ids=ids, score=score))
 
     def follow(self, source: Iterable[Any]) -> None:
-        """Apply every batch of an iterator."""
+        """Apply every batch of an iterator. With `sb.tables.follow` of its table the view catches up first."""
+        own = getattr(source, "table", None) is self.table
+        if own:
+            self.catch_up()  # what has changed since the view was made, and before the source began
         for changes in source:
             self.apply(changes)
+            if own:
+                self.version = max(self.version, changes[VERSION][-1].as_py())
 
     def catch_up(self) -> int:
         """Apply what the table says has changed since `version`; the version that it has come to."""
@@ -257,8 +272,6 @@ class View:
             filling.relax()
         self._kept.keep(batch.rows)
         self.stats.updates += size
-        if batch.version is not None:
-            self.version = max(self.version, int(batch.version.max()))
         if self._asked:  # who reads will read again, and had better find the list made
             self._asked = False
             self._list()
@@ -313,7 +326,8 @@ class View:
     def restore(cls, table: Base, saved: Mapping[str, np.ndarray | pa.Table] | str | Path, **options: Any) -> Self:
         """A view from what was saved, brought up to date from the table's change log; built again where there is none.
 
-        `saved` is what `save` returned, or its file. `options` are those of the view, such as `kmax` and `refill_at`.
+        `saved` is what `save` returned, or its file. `options` are `kmax`, `refill_at` and `ordered` of the view; the
+        first two are as they were, unless given (a policy of your own must be given again).
         """
         from skyband.view.restore import restored
         from skyband.view.stored import stored

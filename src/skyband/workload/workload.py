@@ -250,6 +250,9 @@ class Workload(Mapping[str, TopK]):
             raise QueryError(msg)
 
     def _check(self, query: TopK) -> None:
+        if query.of:
+            msg = f"of={query.of!r} ranks keys, which a workload cannot share: run this query by itself"
+            raise QueryError(msg)
         if self._reserve is not None:
             self._reserve.check(int(query.k), query.window)
 

@@ -48,6 +48,11 @@ def view(
     from skyband.bench.slide import checked
     from skyband.bench.updates import WORKLOADS
 
+    if not views and not spark:
+        from skyband.errors import QueryError
+
+        msg = "views=False and spark=False leave nothing to measure: leave out --no-views or --no-spark"
+        raise QueryError(msg)
     chosen = checked(case or [], [*WORKLOADS, "speed"], "case") or [*WORKLOADS, "speed"]
     show = _Shown(out, as_json=as_json)
     if views:
@@ -63,9 +68,8 @@ class _Shown:
         self.out, self.as_json = out, as_json
         self.began, self.before = time.monotonic(), ""
         self.lines: Lines = {}
-        if out is not None and out.is_file():
-            texts = out.read_text(encoding="utf-8").splitlines()
-            self.lines = {_key(line): line for line in map(json.loads, texts)}
+        if out is not None:
+            self.lines = _kept(out)
 
     def say(self, words: str) -> None:
         print(f"{time.monotonic() - self.began:5.0f} s  {words}", file=sys.stderr, flush=True)
@@ -82,6 +86,22 @@ class _Shown:
             print(f"\n{title}\n{head}")
             self.before = title
         print(text, flush=True)
+
+
+def _kept(out: Path) -> Lines:
+    """What a file of results holds; told before anything is measured if it cannot be read or written."""
+    from skyband.errors import SinkError
+
+    try:
+        with out.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            return {_key(line): line for line in map(json.loads, file.read().splitlines())}
+    except OSError as error:
+        msg = f"out={str(out)!r} cannot be written ({error.strerror}): write a path in a folder that exists"
+        raise SinkError(msg) from error
+    except (ValueError, AttributeError) as error:
+        msg = f"out={str(out)!r} holds something else than results: write the path of another file"
+        raise SinkError(msg) from error
 
 
 def _key(line: dict[str, Any]) -> tuple[str, ...]:
