@@ -75,6 +75,8 @@ class Core:
         self._rows = _room(kmax)
         self._seen = _seen(1024 if versions else 0)
         self._remembered = 0
+        self.turn = 0
+        """Counts what may have changed the rows: while it stands still, so do they."""
         kernel.place(_NONE, self._rows, self.marks)
 
     @property
@@ -127,6 +129,7 @@ class Core:
         base: int = 0,
     ) -> int:
         """Take changes from place `first` on until fewer than `stop` rows are left. Where it stopped."""
+        self.turn += 1
         seen = self._seen
         if len(seen.id) and not fresh and not again:
             assert version is not None
@@ -177,9 +180,10 @@ class Core:
 
     def resize(self, kmax: int) -> None:
         """Another kmax; rows beyond it go."""
+        self.turn += 1
         kernel.cut(self._rows, self.marks, self._bound_score, self._bound_id, kmax)
         if kmax >= len(self._rows.id) or 2 * kmax < len(self._rows.id):
-            old, order = self._rows, self._order().copy()
+            old, order = self._rows, self.order().copy()
             self._rows = _room(kmax)
             for to, column in zip(self._rows[:3], old[:3], strict=True):
                 to[: len(order)] = column[order]
@@ -189,10 +193,10 @@ class Core:
     def top(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ids, scores and row numbers of the k best, best first."""
         rows = self._rows
-        order = self._order()[:k]
+        order = self.order()[:k]
         return rows.id[order], rows.score[order], rows.row[order]
 
-    def _order(self) -> np.ndarray:
+    def order(self) -> np.ndarray:
         """The places of all rows, best first."""
         if self.marks[kernel.TOUCHED]:
             kernel.rank(self._rows, self.marks)
@@ -200,7 +204,8 @@ class Core:
 
     def renumber(self, number: np.ndarray, base: int) -> None:
         """Rows numbered from `base` on get the numbers in `number`."""
-        places = self._order()
+        self.turn += 1
+        places = self.order()
         for row, there in ((self._rows.row, places), (self._seen.row, slice(None))):
             mine = np.arange(len(row))[there]
             mine = mine[row[mine] >= base]
@@ -208,7 +213,7 @@ class Core:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """All that is kept, as named arrays."""
-        order = self._order()
+        order = self.order()
         used = self._seen.version != kernel.NO_VERSION
         return {
             **{name: column[order] for name, column in zip(_ROW, self._rows, strict=False)},
@@ -244,7 +249,7 @@ class Core:
 
     def _check(self) -> None:
         """Every row once, in order, found by its id, none beyond the bound."""
-        rows, order = self._rows, self._order()
+        rows, order = self._rows, self.order()
         ranks = list(zip(rows.score[order].tolist(), rows.id[order].tolist(), strict=True))
         assert ranks == sorted(ranks, reverse=True)
         assert len(set(rows.id[order].tolist())) == self.size <= self.kmax

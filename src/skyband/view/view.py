@@ -115,6 +115,8 @@ class View:
         """The version of the table's change log up to which all changes have been applied; -1 without a log."""
         self._lock = threading.RLock()
         self._shown: tuple[pa.Table, np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._shown_at: tuple[Core | None, int] = (None, 0)  # of whom, and at which turn
+        self._looked = False  # since the last changes, somebody has asked for the best
         self._asked = False  # since the last changes, somebody has read
         self._told: pa.Table | None = None
 
@@ -170,6 +172,7 @@ class View:
         """The keys (as numbers: integers as they are, others by their hash) and scores of the k best. O(k)."""
         with self._lock:
             self._absorb()
+            self._looked = True
             ids, score, _ = self._core.top(self.k if k is None else min(max(k, 0), self.k))
         return ids, -score if self.ascending else score
 
@@ -181,8 +184,12 @@ class View:
             return self._list()
 
     def _list(self) -> pa.Table:
-        ids, score, row = self._core.top(self.k)
-        shown = self._shown
+        core, shown = self._core, self._shown
+        whose, turn = self._shown_at
+        if shown is not None and whose is core and turn == core.turn:
+            return shown[0]
+        self._shown_at = core, core.turn
+        ids, score, row = core.top(self.k)
         if shown is not None and all(map(_same, shown[1:], (ids, score, row))):
             return shown[0]
         table = self._kept.table(ids, -score if self.ascending else score, row)
@@ -273,8 +280,10 @@ class View:
         self._kept.keep(batch.rows)
         self.stats.updates += size
         if self._asked:  # who reads will read again, and had better find the list made
-            self._asked = False
             self._list()
+        elif self._looked:
+            self._core.order()
+        self._asked = self._looked = False
 
     # ------------------------------------------------------------ refilling
 
