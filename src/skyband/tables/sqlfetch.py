@@ -54,9 +54,9 @@ class SqlFetch:
         query = sa.select(*(table.c[n] for n in names)).where(table.c[self.key].in_(list(ids)))
         try:
             if self._engine is None:
-                self._engine = self._url
-                if isinstance(self._url, str):
-                    self._engine = sa.create_engine(filled(self._url), connect_args=patience(self._url))
+                url = self._url
+                opens = isinstance(url, str)
+                self._engine = sa.create_engine(filled(url), connect_args=patience(url)) if opens else url
             with self._engine.connect() as connection:
                 if timeout is not None and connection.dialect.name == "postgresql":
                     wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))
