@@ -100,6 +100,12 @@ def test_sqlite(tmp_path):
         c.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
         c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
     assert answered(SqlFetch(f"sqlite:///{tmp_path / 'u.db'}", "users", key="id"))[0] == BEST
+    memory = create_engine("sqlite://")
+    with memory.begin() as c:
+        c.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
+        c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
+    assert answered(SqlFetch(memory, "users", key="id"))[0] == BEST
+    memory.dispose()
     found, stats = answered(SqlFetch(engine, "nowhere", key="id"), retries=0)
     assert (found, stats.failed) == ([], 5)
     engine.dispose()
