@@ -366,6 +366,27 @@ def test_nothing_that_a_table_gives_stops_the_stream(given):
     assert stats.last_error
 
 
+def test_groups_are_held_against_their_own_truth():
+    ours = pa.table({"window_end": [1, 1], "city": ["p", "q"], "rank": [1, 1], "user": ["a", "b"]})
+    true = pa.table({"window_end": [1, 1], "city": ["p", "q"], "rank": [1, 1], "user": ["a", "c"]})
+    with pytest.raises(sb.SchemaError, match="rank 1 comes twice in one window: name the columns that make groups"):
+        sb.evaluate(ours, true, by="user")
+    assert sb.evaluate(ours, true, by="user", per="city").precision.tolist() == [1, 0]
+    with pytest.raises(sb.QueryError, match="k=0 counts no rank"):
+        sb.evaluate(ours, true, by="user", per="city", k=0)
+
+
+def test_compare_takes_the_papers_names_and_groups():
+    table = History({"user": [1, 2], "at": [-1, -1], "y": [7, 8]}, key="user", time="at", unit="s")
+    rows = {"t": [0, 1], "user": [1, 2], "x": [1, 1], "city": ["p", "q"]}
+    join = sb.Join(table, on="user", columns="y")
+    asked = sb.TopK(k=1, by="x + y", window=sb.Tumbling("5 s"), time="t", unit="s", per="city", join=join)
+    found = sb.compare(asked, rows, "AT-TSM").to_pylist()[0]
+    assert [found[name] for name in ("policy", "paper", "precision", "lookups")] == ["top", "AT-TSM", 2, 2]
+    with pytest.raises(sb.SourceError, match="is an iterator, which only one policy could read"):
+        sb.compare(asked, iter([rows]))
+
+
 def test_counting_windows_join_too():
     table = Memory({"user": [1, 2, 3], "y": [1, 2, 3]}, "user")
     join = sb.Join(table, on="user", columns=["y"])

@@ -181,12 +181,19 @@ def compare(
         raise QueryError(msg)
     from skyband.join.policies import Oracle
 
-    ways: list[str | Choose] = [*policies, Oracle()]
+    policies = [policies] if isinstance(policies, str) else policies
+    ways: list[str | Choose] = [*(query.join.replaced(policy=way).policy for way in policies), Oracle()]
     sessions = [
         _Session(query.joining(query.join.replaced(policy=way)), source, "auto", None, None, None) for way in ways
     ]
+    if isinstance(source, Iterator):
+        msg = "source is an iterator, which only one policy could read: give a path, a table or a list of batches"
+        raise SourceError(msg)
     for session in sessions:
-        session.between = tuple(None if t is None else instant(t, "since") for t in (since, until))  # type: ignore[assignment]
+        session.between = (
+            None if since is None else instant(since, "since"),
+            None if until is None else instant(until, "until"),
+        )
     return side_by_side([s.tables(progress=False) for s in sessions], query, ways, evaluate)
 
 

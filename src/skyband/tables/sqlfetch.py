@@ -49,8 +49,8 @@ class SqlFetch:
     @property
     def local(self) -> bool:
         """Whether it must be asked in this thread: of SQLite in memory every thread has its own, which is empty."""
-        url = getattr(self._url, "url", None)
-        return getattr(url, "drivername", "").startswith("sqlite") and url.database in (None, "", ":memory:")
+        url: Any = getattr(self._url, "url", None)
+        return url is not None and url.drivername.startswith("sqlite") and url.database in (None, "", ":memory:")
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids."""
