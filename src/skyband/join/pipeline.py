@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time as clock_time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.errors import SchemaError, SourceError
+from skyband.errors import SchemaError
 from skyband.flow.ids import id_numbers
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
 from skyband.flow.pipeline import END, OutOfOrderError, Stats
 from skyband.flow.schema import check_schema, conform
 from skyband.flow.score import scores
-from skyband.flow.source import open_source
 from skyband.flow.time import TimeType
 from skyband.join.answers import Answer, columns_of
 from skyband.join.board import Board
@@ -25,7 +24,7 @@ from skyband.join.changes import Changes
 from skyband.join.fitting import fitting
 from skyband.join.lookup import Lookup
 from skyband.join.replica import Replica
-from skyband.join.shared import in_turn, remote_types, shared_join
+from skyband.join.shared import in_turn, remote_types, shared_join, start_rows
 from skyband.query.join import OWN
 from skyband.query.topk import RESERVED
 from skyband.windows import Clock, Timeline
@@ -259,7 +258,7 @@ class JoinPipeline:
         initial = self.join.initial
         if initial is None:
             return
-        rows = _whole(initial)
+        rows = start_rows(initial)
         key = self.join.on if self.join.on in rows.column_names else getattr(self.join.table, "key", self.join.on)
         for name in (key, *self.join.columns):
             if name not in rows.column_names:
@@ -426,17 +425,6 @@ class JoinPipeline:
             self._needs = max(clock_time.monotonic() - self._back, 0.95 * self._needs)
             self._back = 0.0
         return table
-
-
-def _whole(initial: Any) -> pa.Table:
-    """What the replica starts with, as one table."""
-    try:
-        source = open_source(initial)
-        empty = [] if source.schema is None else [source.schema.empty_table()]
-        return pa.concat_tables([*empty, *(rows for rows, _ in source.batches())], promote_options="permissive")
-    except (SourceError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        msg = f"initial cannot be read: {error}"
-        raise SourceError(msg) from error
 
 
 def _nothing(n: int) -> np.ndarray:

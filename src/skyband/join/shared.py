@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.errors import QueryError
+from skyband.errors import QueryError, SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,3 +105,24 @@ def arrow_type(name: str) -> pa.DataType:
         "date": pa.date32(),
     }
     return kinds[name]
+
+
+def start_rows(initial: Any) -> pa.Table:
+    """What the replica starts with, as one table.
+
+    Examples
+    --------
+    >>> start_rows({"user": [1], "followers": [10]}).num_rows
+    1
+    """
+    import pyarrow as pa
+
+    from skyband.flow.source import open_source
+
+    try:
+        source = open_source(initial)
+        empty = [] if source.schema is None else [source.schema.empty_table()]
+        return pa.concat_tables([*empty, *(rows for rows, _ in source.batches())], promote_options="permissive")
+    except (SourceError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        msg = f"initial cannot be read: {error}"
+        raise SourceError(msg) from error

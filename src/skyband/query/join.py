@@ -115,7 +115,7 @@ class Join:
     each
         "key": arrivals of a key are one object. "row": every row is one, though many share a remote row.
     initial
-        What the replica starts with: a table with the key and the columns.
+        What the replica starts with: a table, or a path, with the key and the columns.
     replica_size
         Keep at most so many keys; those that no open window needs go first, the longest unread first.
     changes
