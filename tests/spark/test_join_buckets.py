@@ -106,7 +106,8 @@ def test_a_replica_may_start_from_a_file(tmp_path):
     table, batches = remote(), cut(clicks(), 3, seed=1)
     queries = [asked(table, policy="never", initial=path), asked(table, policy="never", initial=path, k=1, name="one")]
     share = Joined.of(queries[0], dict(sb.Workload(queries).items()), ())
-    got, _ = streamed(pickle.loads(pickle.dumps(share)), batches)
+    sent = pickle.dumps(share)
+    got, _ = streamed(pickle.loads(sent), batches)  # noqa: S301 - what we have just written
     want = closed(sb.run(queries, iter(batches), late=f"{LATE} seconds"), batches, LATE, queries[0])
     assert plain(got) == plain(want)
     assert set(got["followers"].to_pylist()) == {1.0}

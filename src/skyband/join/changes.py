@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from skyband.errors import SchemaError, SourceError
 from skyband.flow.source import open_source
+from skyband.join.shared import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ class Changes:
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
         if len(time):
             self._newest = max(self._newest, int(time.max()))
-            self._waiting.append((time, rows.select(self._names)))
+            self._waiting.append((time, decoded(rows.select(self._names))))
 
     def until(self, before: int) -> tuple[pa.Table, np.ndarray] | None:
         """What changed before this moment, each key once, and when."""

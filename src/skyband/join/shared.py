@@ -121,8 +121,17 @@ def start_rows(initial: Any) -> pa.Table:
 
     try:
         source = open_source(initial)
-        empty = [] if source.schema is None else [source.schema.empty_table()]
-        return pa.concat_tables([*empty, *(rows for rows, _ in source.batches())], promote_options="permissive")
+        empty = [] if source.schema is None else [decoded(source.schema.empty_table())]
+        found = [decoded(rows) for rows, _ in source.batches()]
+        return pa.concat_tables([*empty, *found], promote_options="permissive")
     except (SourceError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         msg = f"initial cannot be read: {error}"
         raise SourceError(msg) from error
+
+
+def decoded(rows: pa.Table) -> pa.Table:
+    """Rows with texts in full, which files hand over as numbers of a dictionary."""
+    import pyarrow as pa
+
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in rows.schema.types]
+    return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True))))
