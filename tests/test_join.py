@@ -387,6 +387,31 @@ def test_compare_takes_the_papers_names_and_groups():
         sb.compare(asked, iter([rows]))
 
 
+def test_keys_that_always_fail_do_not_starve_the_others():
+    class Half:
+        """Has no answer for keys from 10 on."""
+
+        key, local = "user", True
+
+        def __init__(self):
+            self.y = 0
+
+        def fetch(self, ids, columns, timeout=None):  # noqa: ARG002 - Table
+            self.y += 1
+            if ids[0] >= 10:
+                raise sb.TableError("not this one")
+            return {"user": ids, "y": [self.y] * len(ids)}
+
+    users = [*range(3), *range(10, 20)]
+    rows = {"t": [5 * w for w in range(6) for _ in users], "user": users * 6, "x": [0] * 6 * len(users)}
+    start = {"user": [0, 1, 2], "y": [0, 0, 0]}
+    join = sb.Join(Half(), on="user", columns="y", budget=4, batch=1, retries=0, policy="top", initial=start)
+    found, stats = sb.run(query(5, 5, join), rows, stats=True)
+    assert stats.made == 24
+    assert found["staleness"].to_pylist()[-3:] != [35, 35, 35]
+    assert stats.failed == 4 + 4 + 3 + 2 + 2 + 2  # ten keys once each, then half of what is left
+
+
 def test_counting_windows_join_too():
     table = Memory({"user": [1, 2, 3], "y": [1, 2, 3]}, "user")
     join = sb.Join(table, on="user", columns=["y"])

@@ -45,6 +45,7 @@ class Lookup:
         self.under_way = threading.Semaphore(join.parallel)
         self.quiet = 0.0  # no call before: the service asked for it
         self.late: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self.vain: set[object] = set()  # keys whose first look-up has failed
 
     def fetch(self, ids: Sequence[object], now: int, deadline: float) -> Found:
         """Look up `ids`; back by `deadline` (of time.monotonic) at the latest."""

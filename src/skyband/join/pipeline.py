@@ -329,7 +329,7 @@ class JoinPipeline:
         budget = self.purse.draw()
         free = [board for board in due if board.unlimited]
         bound = [board for board in due if not board.unlimited]
-        chosen = in_turn([board.unread(now) for board in bound])[:budget]
+        chosen = self._first_reads(in_turn([board.unread(now) for board in bound]), budget)
         room = budget - len(chosen)
         more = in_turn([board.wishes(room, now) for board in bound])
         chosen = np.concatenate([chosen, more[~np.isin(more, chosen)][:room]])
@@ -346,8 +346,19 @@ class JoinPipeline:
         self._back = clock_time.monotonic()
         self.purse.pay(min(paid, found.made))  # what was never sent is not spent
         failed = found.failed + self._read(found.ids, found.rows, now)
+        self.lookup.vain.update(self.key_values(chosen[self.replica.unread(chosen)]).to_pylist() if found.made else ())
         self._stats.last_error = found.error or self._stats.last_error
         return len(ids), found.made, failed, found.late
+
+    def _first_reads(self, unread: np.ndarray, budget: int) -> np.ndarray:
+        """Of keys that were never read, those to ask for: who was asked for in vain gets half of the room at most."""
+        if not self.lookup.vain or not len(unread):
+            return unread[:budget]
+        keys = self.key_values(unread).to_pylist()
+        vain = np.array([key in self.lookup.vain for key in keys])
+        self.lookup.vain.intersection_update(keys)
+        fresh = unread[~vain][:budget]
+        return np.concatenate([fresh, unread[vain][: (budget - len(fresh) + 1) // 2]])
 
     def _until(self) -> float:
         """When look-ups must be over, so that the answer is out by the deadline; windows of a live batch share it."""
