@@ -311,6 +311,14 @@ def test_texts_where_numbers_are_needed_are_failed_look_ups(service):
     assert "'followers', which is string and no number" in stats.last_error
 
 
+def test_a_column_that_is_never_there_is_named(service):
+    join = sb.Join(service.table(), on="user", columns=["folowers"], deadline="20 seconds")
+    misspelt = sb.TopK(k=3, by="x + folowers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
+    found, stats = sb.run(misspelt, ROWS, stats=True)
+    assert (found.num_rows, stats.without_score) == (0, 5)
+    assert stats.last_error == "'folowers' has been NULL wherever it was read: is that its name in the table?"
+
+
 def test_a_service_that_drips_is_let_go(service):
     table = service.table()
     service.temper = "drips"

@@ -383,6 +383,10 @@ class JoinPipeline:
             bad |= {key for key in ids if key not in came}
         self._stats.last_error = next((found.error for found in fits if found.error), self._stats.last_error)
         asked, useless = set(ids) - bad, len(bad)
+        known = self.replica.schema
+        if any(rows.num_rows for rows in good) and known is not None and pa.null() in known.types:
+            name = known.names[known.types.index(pa.null())]
+            self._stats.last_error = f"{name!r} has been NULL wherever it was read: is that its name in the table?"
         codes = self.codes_of(pa.chunked_array([pa.array(list(asked), kind)]))
         newer = codes[self.replica.time[codes] < now]
         if len(newer):
