@@ -209,7 +209,7 @@ def report(number, rows):
         {"window_start": noon, "window_end": noon, "rank": i + 1, "score": score, "ts": noon, "room": room}
         for i, (room, score) in enumerate(rows)
     ]
-    counts = Row(rows=100, without_score=1, without_time=0, late=2, candidates=3, made=7)
+    counts = Row(rows=100, without_score=1, without_time=0, late=2, candidates=3, wanted=8, made=7, failed=1, overdue=2)
     return {
         "batchId": number, "numInputRows": 100, "inputRowsPerSecond": 10.0, "processedRowsPerSecond": 20.0,
         "durationMs": {"triggerExecution": 250}, "stateOperators": [{"memoryUsedBytes": 1000}],
@@ -232,6 +232,7 @@ def test_a_log_holds_the_answers_whole(reports, capsys):
     assert lines[3].split()[4:6] == ["2", "inf"]
     assert "0.00125" in lines[7]
     assert lines[-1].startswith("300 rows (6 late, 3 without score")
+    assert lines[-1].endswith("look-ups: 24 wanted, 21 made, 3 failed, 6 late")
     assert len(lines) == 10
 
 
@@ -245,6 +246,7 @@ def test_run_json_is_a_line_for_every_batch(reports, capsys):
     assert [line["rows"] for line in lines] == [100, 200, 300]
     assert [line["window_rows"] for line in lines] == [100, 200, 100]  # the first two had left it by then
     assert lines[-1]["refreshes"] == 21
+    assert lines[-1]["lookups"] == {"wanted": 24, "made": 21, "failed": 3, "late": 6}
 
 
 def test_row_text_is_no_markup_on_a_terminal(reports):

@@ -223,22 +223,55 @@ def test_the_list_is_small_whatever_the_window_holds():
     [
         (lambda: sb.Join(None, on="u", columns=["y"]), "table=None gives no remote rows"),
         (lambda: sb.Join(7, on="u", columns=["y"]), "table='int' cannot be asked"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="", columns=["y"]), "on='' names no column"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u"), r"columns=\[\] names no remote column"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="", columns=["y"]), "on='' names no column"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u"), r"columns=\[\] names no remote column"),
         (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns=["u"]), "names a column twice, or the key"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", budget=-1), "budget=-1 is no whole number"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", policy="tip"), "did you mean top"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", n="median(x)"), "is no value over the window"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", each="both"), "each='both' is unknown"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y", unlisted="x"), "unlisted='x' is unknown"),
+        (
+            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", budget=-1),
+            "budget=-1 is no whole number",
+        ),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", policy="tip"), "did you mean top"),
+        (
+            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", n="median(x)"),
+            "is no value over the window",
+        ),
+        (
+            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", each="both"),
+            "each='both' is unknown",
+        ),
+        (
+            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", unlisted="x"),
+            "unlisted='x' is unknown",
+        ),
+        (lambda: sb.Join(Memory, on="u", columns="y"), "table='Memory' cannot be asked"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="z"), "'z', and the table has not"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns=None), "columns=None names no remote"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", y="count(*)"), "y is the name of a"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", polcy="top"), "Did you mean policy="),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", n="sum()"), r"n='sum\(\)' says not"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", n="sum(x +)"), "n='x \\+' cannot"),
+        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", deadline="-1 s"), "deadline='-1 s'"),
+        (lambda: sb.Join(on="u", columns="y", changes=True), "changes=True is no source of changes"),
+        (lambda: sb.Join(on="u", columns="y", changes={}).replaced(polcy="top"), "did you mean policy"),
+        (lambda: sb.Join(on="u", columns="y", changes={}).replaced(budget=-1), "budget=-1 is no whole number"),
+        (
+            lambda: sb.TopK(
+                k=1, by="y", window=sb.Counting(4, 2), join=sb.Join(on="u", columns="y", changes={"u": [1], "y": [1]})
+            ),
+            "has no moments, which pushed changes= need",
+        ),
+        (
+            lambda: sb.TopK(k=1, by="sum(y)", of="u", join=sb.Join(on="u", columns="y", changes={"u": [1], "y": [1]})),
+            "of=.'u'. cannot go with join=",
+        ),
         (lambda: query(5, 5, 7), "join=7 is no join"),
         (
-            lambda: query(5, 5, sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y"), by="x"),
+            lambda: query(5, 5, sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y"), by="x"),
             "by='x' uses no column of the join",
         ),
         (
             lambda: sb.TopK(
-                k=1, by="y", window=sb.Counting(5), join=sb.Join(Memory({"u": [1]}, "u"), on="u", columns="y")
+                k=1, by="y", window=sb.Counting(5), join=sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y")
             ),
             "would look up remote values after every row",
         ),
@@ -254,7 +287,129 @@ def test_names_must_not_clash():
     with pytest.raises(sb.SchemaError, match="the join brings a column 'x', which the source has too"):
         sb.run(query(5, 5, sb.Join(table, on="user", columns="x"), by="x"), {"t": [0], "user": [1], "x": [1]})
     with pytest.raises(sb.SchemaError, match="on names column 'usr'"):
-        sb.run(query(5, 5, sb.Join(table, on="usr", columns="y")), {"t": [0], "user": [1], "x": [1]})
+        sb.run(query(5, 5, sb.Join(table, on="usr", columns="x"), by="x"), {"t": [0], "user": [1]})
+
+
+def test_a_bad_start_or_change_is_named():
+    rows = {"t": [0], "user": [1], "x": [1], "name": ["a"]}
+    table = Memory({"user": [1], "y": [7]}, "user")
+
+    def run(**ways):
+        sb.run(query(5, 5, sb.Join(on="user", columns="y", **ways)), rows)
+
+    for ways, words in (
+        ({"initial": {"user": ["a"], "y": [1]}}, "initial has other keys than 'user', which is int64"),
+        ({"initial": {"user": [1]}}, "initial has no column 'y'"),
+        ({"initial": 7}, "initial cannot be read"),
+        ({"changes": {"t": [0], "user": ["a"], "y": [1]}}, "changes has other keys than 'user'"),
+        ({"changes": {"t": [0.5], "user": [1], "y": [1]}}, "changes have another time 't'"),
+        ({"changes": [{"t": [0], "user": [1], "y": [1]}, {"t": [1], "user": [1], "y": ["b"]}]}, "of two types"),
+        ({"changes": 7}, "changes cannot be read"),
+        ({"table": table, "n": "sum(name)"}, "n uses column 'name', which is string"),
+        ({"table": table, "rank": "count(*)"}, "a column 'rank', which is one of ours"),
+    ):
+        with pytest.raises(sb.SkybandError, match=words):
+            run(**ways)
+    with pytest.raises(sb.SchemaError, match=r"which neither the source nor the join has: .*, y"):
+        sb.run(query(5, 5, sb.Join(table, on="user", columns="y"), by="y + z"), rows)
+
+
+def test_a_policy_gives_ids_each_once():
+    table = Memory({"user": [1, 2], "y": [7, 8]}, "user")
+    rows = {"t": [0, 1, 6], "user": [1, 2, 1], "x": [1, 1, 1]}
+
+    def run(policy):
+        return sb.run(query(10, 5, sb.Join(table, on="user", columns="y", policy=policy)), rows, stats=True)[1]
+
+    assert run(lambda c, *_: [int(c.id[0])] * 3).made == 4  # two for the first time, then one at each of two ends
+    assert run(lambda *_: None).made == 2
+    for wrong in (lambda *_: [99], lambda *_: ["a"], lambda c, *_: c.listed, lambda *_: [0.5]):
+        with pytest.raises(sb.QueryError, match=r"policy=<lambda> gave .*, which are no ids of the candidates"):
+            run(wrong)
+
+
+def test_whole_numbers_may_turn_out_to_be_none():
+    prices = History({"user": [1, 1], "at": [-1, 7], "y": [3.0, 3.5]}, key="user", time="at", unit="s")
+
+    class Json:
+        """As JSON has it: 3 and not 3.0."""
+
+        key, local = "user", True
+        at = prices.at
+
+        def fetch(self, ids, columns, timeout=None):  # noqa: ARG002 - Table
+            found = prices.fetch(ids, columns).to_pydict()
+            return {**found, "y": [int(y) if y == int(y) else y for y in found["y"]]}
+
+    rows = {"t": [0, 6, 12], "user": [1, 1, 1], "x": [0, 0, 0]}
+    found, stats = sb.run(query(5, 5, sb.Join(Json(), on="user", columns="y"), by="x + y"), rows, stats=True)
+    assert (found["score"].to_pylist(), stats.failed) == ([3.0, 3.5, 3.5], 0)
+    fixed = sb.Join(Json(), on="user", columns={"y": "long"})
+    found, stats = sb.run(query(5, 5, fixed, by="x + y"), rows, stats=True)
+    assert (found["score"].to_pylist(), stats.failed) == ([3.0, 3.0, 3.0], 2)
+
+
+@pytest.mark.parametrize("given", [None, [], 7, {"a": [1]}, {"user": [1]}, {"user": ["a"], "y": [1]}])
+def test_nothing_that_a_table_gives_stops_the_stream(given):
+    class Odd:
+        key = "user"
+
+        def fetch(self, ids, columns, timeout=None):  # noqa: ARG002 - Table
+            return given
+
+    start = {"user": [1, 2], "y": [5, 6]}
+    rows = {"t": [0, 1], "user": [1, 2], "x": [0, 0]}
+    join = sb.Join(Odd(), on="user", columns="y", initial=start, retries=0)
+    found, stats = sb.run(query(5, 5, join, by="x + y"), rows, stats=True)
+    assert found["score"].to_pylist() == ([6.0, 5.0] if given != {"user": [1]} else [5.0])
+    assert stats.failed
+    assert stats.last_error
+
+
+def test_groups_are_held_against_their_own_truth():
+    ours = pa.table({"window_end": [1, 1], "city": ["p", "q"], "rank": [1, 1], "user": ["a", "b"]})
+    true = pa.table({"window_end": [1, 1], "city": ["p", "q"], "rank": [1, 1], "user": ["a", "c"]})
+    with pytest.raises(sb.SchemaError, match="rank 1 comes twice in one window: name the columns that make groups"):
+        sb.evaluate(ours, true, by="user")
+    assert sb.evaluate(ours, true, by="user", per="city").precision.tolist() == [1, 0]
+    with pytest.raises(sb.QueryError, match="k=0 counts no rank"):
+        sb.evaluate(ours, true, by="user", per="city", k=0)
+
+
+def test_compare_takes_the_papers_names_and_groups():
+    table = History({"user": [1, 2], "at": [-1, -1], "y": [7, 8]}, key="user", time="at", unit="s")
+    rows = {"t": [0, 1], "user": [1, 2], "x": [1, 1], "city": ["p", "q"]}
+    join = sb.Join(table, on="user", columns="y")
+    asked = sb.TopK(k=1, by="x + y", window=sb.Tumbling("5 s"), time="t", unit="s", per="city", join=join)
+    found = sb.compare(asked, rows, "AT-TSM").to_pylist()[0]
+    assert [found[name] for name in ("policy", "paper", "precision", "lookups")] == ["top", "AT-TSM", 2, 2]
+    with pytest.raises(sb.SourceError, match="is an iterator, which only one policy could read"):
+        sb.compare(asked, iter([rows]))
+
+
+def test_keys_that_always_fail_do_not_starve_the_others():
+    class Half:
+        """Has no answer for keys from 10 on."""
+
+        key, local = "user", True
+
+        def __init__(self):
+            self.y = 0
+
+        def fetch(self, ids, columns, timeout=None):  # noqa: ARG002 - Table
+            self.y += 1
+            if ids[0] >= 10:
+                raise sb.TableError("not this one")
+            return {"user": ids, "y": [self.y] * len(ids)}
+
+    users = [*range(3), *range(10, 20)]
+    rows = {"t": [5 * w for w in range(6) for _ in users], "user": users * 6, "x": [0] * 6 * len(users)}
+    start = {"user": [0, 1, 2], "y": [0, 0, 0]}
+    join = sb.Join(Half(), on="user", columns="y", budget=4, batch=1, retries=0, policy="top", initial=start)
+    found, stats = sb.run(query(5, 5, join), rows, stats=True)
+    assert stats.made == 24
+    assert found["staleness"].to_pylist()[-3:] != [35, 35, 35]
+    assert stats.failed == 4 + 4 + 3 + 2 + 2 + 2  # ten keys once each, then half of what is left
 
 
 def test_counting_windows_join_too():

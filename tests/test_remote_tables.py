@@ -95,13 +95,23 @@ def test_sqlite(tmp_path):
     from sqlalchemy import create_engine, text
 
     engine = create_engine(f"sqlite:///{tmp_path / 'u.db'}")
+    nowhere = SqlFetch("nonsense", "users", key="id")
     with engine.begin() as c:
         c.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
         c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
     assert answered(SqlFetch(f"sqlite:///{tmp_path / 'u.db'}", "users", key="id"))[0] == BEST
+    memory = create_engine("sqlite://")
+    with memory.begin() as c:
+        c.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
+        c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
+    assert answered(SqlFetch(memory, "users", key="id"))[0] == BEST
+    memory.dispose()
     found, stats = answered(SqlFetch(engine, "nowhere", key="id"), retries=0)
     assert (found, stats.failed) == ([], 5)
     engine.dispose()
+    for _ in range(2):  # the second time too
+        with pytest.raises(sb.TableError, match="Could not parse SQLAlchemy URL"):
+            nowhere.fetch([1], ["followers"])
 
 
 @pytest.mark.filterwarnings("ignore::Warning:platformdirs")
@@ -134,6 +144,7 @@ def test_redis():
         with redis.Redis(port=port) as client:
             for user, followers in VALUES.items():
                 client.hset(f"user:{user}", mapping={"followers": followers})
+            client.set("user:9", "no hash")  # which spoils no other
         users = Redis(f"redis://127.0.0.1:{port}/0", key="user", name="user:{}", types={"followers": int})
         assert answered(users)[0] == BEST
     found, stats = answered(users, deadline="500 ms")  # the server is gone
@@ -142,6 +153,33 @@ def test_redis():
 
 
 # ---------------------------------------------------------------- HTTP
+
+
+def drip(_):
+    from fastapi.responses import StreamingResponse
+
+    async def drops():
+        for _ in range(200):
+            yield b" "
+            await asyncio.sleep(0.05)
+
+    return StreamingResponse(drops())
+
+
+def elsewhere(_):
+    from fastapi.responses import Response
+
+    return Response(status_code=302, headers={"Location": "/login"})
+
+
+ODD = {
+    "one text": lambda rows: [{**row, "followers": "many"} if row["user"] == 1 else row for row in rows],
+    "no key": lambda _: [{"followers": 1}],
+    "one without a key": lambda rows: [row if row["user"] != 1 else {"followers": 1} for row in rows],
+    "strange keys": lambda rows: [{**row, "user": f"u{row['user']}"} for row in rows],
+    "elsewhere": elsewhere,
+    "drips": drip,
+}
 
 
 class Service:
@@ -173,8 +211,8 @@ class Service:
                 return Response(status_code=500)
             if self.temper == "texts":
                 return [{"user": i, "followers": "many"} for i in ids]
-            if self.temper == "no key":
-                return [{"followers": 1}]
+            if self.temper in ODD:
+                return ODD[self.temper](rows)
             if self.temper == "no json":
                 return Response("<html>")
             if self.temper == "pages":
@@ -258,7 +296,56 @@ def test_it_waits_as_long_as_the_service_asks(service):
     assert service.calls[1][0] - service.calls[0][0] >= 0.2
 
 
-@pytest.mark.parametrize("temper", ["busy", "breaks", "texts", "no key", "no json", "dies"])
+@pytest.mark.parametrize("temper", ["one text", "one without a key"])
+def test_a_bad_row_spoils_no_other(service, temper):
+    service.temper = temper
+    found, stats = answered(service.table(), retries=0)
+    assert found == BEST
+    assert stats.failed == 2  # the one, and whoever has no row
+
+
+def test_texts_where_numbers_are_needed_are_failed_look_ups(service):
+    service.temper = "texts"
+    found, stats = answered(service.table(), retries=0)
+    assert (found, stats.failed) == ([], 5)
+    assert "'followers', which is string and no number" in stats.last_error
+
+
+def test_a_column_that_is_never_there_is_named(service):
+    join = sb.Join(service.table(), on="user", columns=["folowers"], deadline="20 seconds")
+    misspelt = sb.TopK(k=3, by="x + folowers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
+    found, stats = sb.run(misspelt, ROWS, stats=True)
+    assert (found.num_rows, stats.without_score) == (0, 5)
+    assert stats.last_error == "'folowers' has been NULL wherever it was read: is that its name in the table?"
+
+
+def test_a_service_that_drips_is_let_go(service):
+    table = service.table()
+    service.temper = "drips"
+    began = time.monotonic()
+    with pytest.raises(sb.TableError, match="was still answering when the time was over"):
+        table.fetch([1], ["followers"], 0.3)
+    assert time.monotonic() - began < 2
+
+
+def test_what_was_not_sent_was_not_made_and_is_not_spent(service):
+    known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
+    service.temper, service.after = "busy", "1e400"
+
+    def batches():
+        for i in range(4):
+            yield {"t": [10 * i], "user": [2], "x": [0]}
+
+    line = query(service.table(), initial=known, deadline="200 ms", retries=0, budget=sb.Budget(1, save=5))
+    found = [row["lookups"] for t in sb.stream(line, batches()) for row in t.to_pylist()]
+    assert found[0] == {"wanted": 1, "made": 1, "failed": 1, "late": 0}
+    assert found[1:] == [{"wanted": 1, "made": 0, "failed": 0, "late": 0}] * 3
+    assert len(service.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "temper", ["busy", "breaks", "texts", "no key", "no json", "dies", "strange keys", "elsewhere"]
+)
 def test_what_the_service_does_wrong_leaves_values_stale_and_the_answer_goes_out(service, temper):
     known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
     table = service.table()

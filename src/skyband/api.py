@@ -181,12 +181,19 @@ def compare(
         raise QueryError(msg)
     from skyband.join.policies import Oracle
 
-    ways: list[str | Choose] = [*policies, Oracle()]
+    policies = [policies] if isinstance(policies, str) else policies
+    ways: list[str | Choose] = [*(query.join.replaced(policy=way).policy for way in policies), Oracle()]
     sessions = [
         _Session(query.joining(query.join.replaced(policy=way)), source, "auto", None, None, None) for way in ways
     ]
+    if isinstance(source, Iterator):
+        msg = "source is an iterator, which only one policy could read: give a path, a table or a list of batches"
+        raise SourceError(msg)
     for session in sessions:
-        session.between = tuple(None if t is None else instant(t, "since") for t in (since, until))  # type: ignore[assignment]
+        session.between = (
+            None if since is None else instant(since, "since"),
+            None if until is None else instant(until, "until"),
+        )
     return side_by_side([s.tables(progress=False) for s in sessions], query, ways, evaluate)
 
 
@@ -468,6 +475,8 @@ def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanatio
         fixed = not isinstance(query, Workload)
         workload = query if isinstance(query, Workload) else Workload(query)
         name = workload.chosen(engine)
+        if any(one.join is not None for one in workload.values()):
+            return Explanation("topkn", "joins keep objects whose scores change", tuple(_joined_many(workload, name)))
         return Explanation(name, *described(workload.families(name), name, tasks, fixed=fixed))
     plan = choose(query, engine)
     if query.join is not None:
@@ -476,6 +485,26 @@ def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanatio
         return Explanation(plan.engine, plan.why, tuple(_board_described(query)))
     traits = ENGINES[plan.engine].traits
     return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))
+
+
+def _joined_many(workload: Workload, engine: str) -> Iterator[str]:
+    from skyband.workload.explain import described
+
+    tables: dict[tuple[object, ...], list[str]] = {}
+    for name, query in workload.items():
+        if query.join is not None:
+            tables.setdefault((id(query.join.table), query.join.on), []).append(name)
+    plain = [name for name, query in workload.items() if query.join is None]
+    for names in tables.values():
+        join = workload[names[0]].join
+        assert join is not None
+        share = "one replica" if join.table is None else f"one replica, and {join.budget.each} look-ups a moment"
+        yield f"join on {join.on}: {', '.join(names)}; they share {share}"
+        for name in names:
+            yield from (f"  {name}: {line}" for line in _joined(workload[name]))
+    if plain:
+        yield f"without a join: {', '.join(plain)}, beside them by {engine}"
+        yield from (f"  {line}" for line in described(workload.only(plain).families(engine), engine)[1])
 
 
 def _joined(query: TopK) -> Iterator[str]:

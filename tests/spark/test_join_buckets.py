@@ -98,6 +98,21 @@ def test_a_workload_shares_one_replica_and_one_budget():
     assert len(moments) == len({end for end, _ in moments}), "one round of look-ups for all windows that end together"
 
 
+def test_a_replica_may_start_from_a_file(tmp_path):
+    import pyarrow.parquet as pq
+
+    path = str(tmp_path / "start.parquet")
+    pq.write_table(pa.table({"user": [f"u{u}" for u in range(USERS)], "followers": [1.0] * USERS}), path)
+    table, batches = remote(), cut(clicks(), 3, seed=1)
+    queries = [asked(table, policy="never", initial=path), asked(table, policy="never", initial=path, k=1, name="one")]
+    share = Joined.of(queries[0], dict(sb.Workload(queries).items()), ())
+    sent = pickle.dumps(share)
+    got, _ = streamed(pickle.loads(sent), batches)  # noqa: S301 - what we have just written
+    want = closed(sb.run(queries, iter(batches), late=f"{LATE} seconds"), batches, LATE, queries[0])
+    assert plain(got) == plain(want)
+    assert set(got["followers"].to_pylist()) == {1.0}
+
+
 def test_a_state_of_another_join_is_refused():
     from skyband.spark.state import check, fingerprint
 

@@ -96,6 +96,10 @@ def _authors(folder: Path, name: str) -> tuple[pa.Table, pa.Table, tuple[float, 
 
 def _made(folder: Path, name: str, seed: int) -> tuple[pa.Table, pa.Table, tuple[float, float]]:
     values = _read(folder / f"regen_ds_{name}.parquet", ["seed", "ts_ms", "user_id", "dfc"])
+    seeds = sorted(pc.unique(values["seed"]).to_pylist())
+    if seed not in seeds:
+        msg = f"seed={seed!r} made no set: write one of {', '.join(map(str, seeds))}"
+        raise SourceError(msg)
     values = values.filter(pc.equal(values["seed"], seed)).sort_by([("ts_ms", "ascending")])
     past = pa.table({"user": values["user_id"], "at": values["ts_ms"], "dfc": values["dfc"]})
     _, first = np.unique(past["user"].to_numpy(), return_index=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _WIDE = 12  # columns of a table that fit on most screens
 _LONG = 20  # rows
+_LOOKUPS = {"wanted": "wanted", "made": "made", "failed": "failed", "overdue": "late"}
 
 
 class Figures:
@@ -30,6 +31,7 @@ class Figures:
         self.rate = self.latency = 0.0
         self.candidates = self.state = self.batches = 0
         self.joined: dict[str, float] = {}  # of joins and views: what they fetched, and how old it is
+        self.lookups: dict[str, int] = {}  # of joins: what became of them
         self._lately: deque[tuple[datetime, int]] = deque()  # newest time and rows of the batches in a window
 
     def take(self, report: Any) -> list[dict[str, Any]]:
@@ -48,6 +50,9 @@ class Figures:
             for key, shown in (("made", "refreshes"), ("refills", "refills")):
                 if values.get(key) is not None:
                     self.joined[shown] = self.joined.get(shown, 0) + values[key]
+            for key, shown in _LOOKUPS.items():
+                if values.get(key) is not None:
+                    self.lookups[shown] = self.lookups.get(shown, 0) + values[key]
             self.candidates = values.get("candidates") or self.candidates if name != AHEAD else self.candidates
         board = metrics.get(BOARD)
         rows = [_plain(row) for row in (board["rows"] or [])] if board is not None else []
@@ -86,6 +91,8 @@ class Figures:
         return (
             f"{self.totals['rows']:,} rows ({lost}); {self.rate:,.0f} rows/s, {self.latency:.2f} s a batch, "
             f"{self.candidates:,} candidates, {self.state / 1e6:.1f} MB of state, {self.batches} batches"
+            + ("; look-ups: " if self.lookups else "")
+            + ", ".join(f"{count:,} {name}" for name, count in self.lookups.items())
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,6 +104,7 @@ class Figures:
             "candidates": self.candidates,
             "window_rows": self.in_window,
             **self.joined,
+            **({"lookups": self.lookups} if self.lookups else {}),
             "state_bytes": self.state,
             "batches": self.batches,
         }

@@ -86,7 +86,8 @@ def described(statement: Statement) -> dict[str, Any]:
     """A statement as plain values."""
     from skyband.lang.question import described as query
 
-    said: dict[str, Any] = {"stream": statement.source, **query(statement.query)}
+    asked = statement.query if statement.remote is None else statement.query.joining(None)  # its join is told below
+    said: dict[str, Any] = {"stream": statement.source, **query(asked)}
     if statement.columns is not None:
         said["columns"] = [shown if what == shown else f"{what} as {shown}" for what, shown in statement.columns]
     if statement.pattern is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.errors import SchemaError
+from skyband.errors import QueryError, SchemaError
+from skyband.flow.source import as_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +79,14 @@ class Evaluation:
         return f"{n} windows: nDCG {self.ndcg.sum():.2f}, precision {self.precision.sum():.2f} of {n}"
 
 
-def evaluate(answers: pa.Table, oracle: pa.Table, by: str, k: int | None = None, prefix: str = "") -> Evaluation:
+def evaluate(
+    answers: pa.Table,
+    oracle: pa.Table,
+    by: str,
+    k: int | None = None,
+    prefix: str = "",
+    per: str | Sequence[str] = (),
+) -> Evaluation:
     """Hold answers against the true ones.
 
     Parameters
@@ -90,11 +99,13 @@ def evaluate(answers: pa.Table, oracle: pa.Table, by: str, k: int | None = None,
         How many ranks count. Default: the largest rank there is.
     prefix
         The query's `prefix`.
+    per
+        The columns that make groups, each with a list of its own: the query's `per`; of many queries "query".
 
     Returns
     -------
     Evaluation
-        nDCG@k and precision@k of every window of the oracle; prints their sums.
+        nDCG@k and precision@k of every window (and group) of the oracle; prints their sums.
 
     Examples
     --------
@@ -105,7 +116,11 @@ def evaluate(answers: pa.Table, oracle: pa.Table, by: str, k: int | None = None,
     >>> print(sb.evaluate(ours, true, by="user"))
     1 windows: nDCG 0.83, precision 0.50 of 1
     """
-    found, true = (_lists(table, by, prefix) for table in (answers, oracle))
+    if k is not None and (isinstance(k, bool) or not isinstance(k, Integral) or k < 1):
+        msg = f"k={k!r} counts no rank: write a whole number of at least 1, or leave it out"
+        raise QueryError(msg)
+    groups = [per] if isinstance(per, str) else list(per)
+    found, true = (_lists(as_table(table), by, prefix, groups) for table in (answers, oracle))
     most = k or max((len(items) for lists in (found, true) for items in lists.values()), default=1)
     pairs = [(found.get(window, []), items) for window, items in true.items()]
     return Evaluation(
@@ -115,15 +130,20 @@ def evaluate(answers: pa.Table, oracle: pa.Table, by: str, k: int | None = None,
     )
 
 
-def _lists(table: pa.Table, by: str, prefix: str) -> dict[object, list[Hashable]]:
+def _lists(table: pa.Table, by: str, prefix: str, per: list[str]) -> dict[object, list[Hashable]]:
     """The items of each window, best first."""
     end, rank = prefix + "window_end", prefix + "rank"
-    for name in (end, rank, by):
+    for name in (end, rank, by, *per):
         if name not in table.column_names:
             msg = f"the answers have no column {name!r}: there are {', '.join(table.column_names)}"
             raise SchemaError(msg)
     lists: dict[object, list[Hashable]] = {}
-    ordered = table.select([end, rank, by]).sort_by([(end, "ascending"), (rank, "ascending")])
-    for window, _, item in zip(*(column.to_pylist() for column in ordered.columns), strict=True):
-        lists.setdefault(window, []).append(item)
+    before: tuple[object, ...] | None = None
+    ordered = table.select([end, *per, rank, by]).sort_by([(name, "ascending") for name in (end, *per, rank)])
+    for *window, place, item in zip(*(column.to_pylist() for column in ordered.columns), strict=True):
+        if (*window, place) == before:
+            msg = f'rank {place} comes twice in one window: name the columns that make groups, such as per=["city"]'
+            raise SchemaError(msg)
+        before = (*window, place)
+        lists.setdefault(window[0] if not per else tuple(window), []).append(item)
     return lists

@@ -43,7 +43,11 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
     wanted += [("of", name) for name in query.of]
     for field, name in wanted:
         if name is not None and name not in names:
-            msg = f"{field} names column {name!r}, which the source does not have: {nearest(name, names)}"
+            who, there = "the source does not have", names
+            if field == "by" and query.join is not None:
+                who = "neither the source nor the join has"
+                there = [*names, *query.join.columns, *query.join.aggregate_names]
+            msg = f"{field} names column {name!r}, which {who}: {nearest(name, there)}"
             raise SchemaError(msg)
     shown = [*query.per, *query.of] if query.of else names  # a leaderboard shows no other columns
     taken = [name for name in shown if name in {query.column(own) for own in RESERVED}]

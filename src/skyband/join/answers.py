@@ -67,7 +67,7 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
             columns[field.name] = column if column.type == field.type else column.cast(field.type)
     columns |= {a.name: _over_window(a.name, a.function == "count", boards, answers) for a in join.aggregates}
     remote = [a.remote for a in answers if a.remote is not None]
-    there = pa.concat_tables(remote, promote_options="default") if remote else None
+    there = pa.concat_tables(remote, promote_options="permissive") if remote else None
     known = line.replica.schema
     for name in join.columns:
         none = pa.nulls(sum(sizes), pa.null() if known is None else known.field(name).type)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from skyband.errors import QueryError
 from skyband.join.policies import named
 from skyband.join.summed import Summed
 from skyband.join.valued import Valued
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from skyband.flow.part import Part
@@ -108,7 +111,17 @@ class Board:
         candidates = self.held.candidates(self.window, now)
         if not len(candidates.id) or (room <= 0 and not self.unlimited):
             return _NO_ROWS
-        return np.asarray(self.policy(candidates, self.replica, room, now), np.int64)
+        return self._ids(self.policy(candidates, self.replica, room, now), candidates.id)
+
+    def _ids(self, chosen: object, known: np.ndarray) -> np.ndarray:
+        """What a policy gave, each id once; an error that names the policy where that is none."""
+        ids = np.asarray(chosen if isinstance(chosen, np.ndarray) else list(cast("Iterable[int]", chosen or [])))
+        if ids.ndim == 1 and (not len(ids) or (ids.dtype.kind in "iu" and np.isin(ids, known).all())):
+            return ids.astype(np.int64)[np.sort(np.unique(ids, return_index=True)[1])]
+        name = getattr(self.join.policy, "__name__", str(self.join.policy))
+        few = np.array2string(ids.ravel()[:3], separator=", ")
+        msg = f"policy={name} gave {few}, which are no ids of the candidates: return some of candidates.id"
+        raise QueryError(msg)
 
     # ------------------------------------------------------------ what lists ask for
 

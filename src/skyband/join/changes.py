@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.errors import SchemaError
+from skyband.errors import SchemaError, SourceError
 from skyband.flow.source import open_source
+from skyband.join.shared import decoded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from skyband.flow.time import TimeType
     from skyband.query import TopK
     from skyband.query.join import Join
@@ -31,7 +34,7 @@ class Changes:
         self._key = join.on
         self._time, self._kind = query.time, time
         given = join.changes
-        self._source = None if given is None or given is PUSHED else open_source(given).batches()
+        self._source = None if given is None or given is PUSHED else _opened(given)
         self._waiting: list[tuple[np.ndarray, pa.Table]] = []
         self._newest = -(1 << 62)
 
@@ -41,12 +44,17 @@ class Changes:
         if self._time is None or self._kind is None or self._time not in rows.column_names or lacks:
             msg = f"changes need the columns {', '.join(self._names)} and the time {self._time!r}"
             raise SchemaError(msg)
-        time, missing = self._kind.micros(rows[self._time].cast(self._kind.type))
+        try:
+            time, missing = self._kind.micros(rows[self._time].cast(self._kind.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            why = str(error).splitlines()[0]
+            msg = f"changes have another time {self._time!r} than the stream, where it is {self._kind.type}: {why}"
+            raise SchemaError(msg) from error
         if missing is not None:
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
         if len(time):
             self._newest = max(self._newest, int(time.max()))
-            self._waiting.append((time, rows.select(self._names)))
+            self._waiting.append((time, decoded(rows.select(self._names))))
 
     def until(self, before: int) -> tuple[pa.Table, np.ndarray] | None:
         """What changed before this moment, each key once, and when."""
@@ -62,7 +70,7 @@ class Changes:
         ready = time < before
         if not ready.any():
             return None
-        rows = pa.concat_tables([r for _, r in self._waiting]).combine_chunks()
+        rows = _together([r for _, r in self._waiting])
         self._waiting = [(time[~ready], rows.filter(pa.array(~ready)))] if not ready.all() else []
         order = np.flatnonzero(ready)[np.argsort(time[ready], kind="stable")]
         keys = rows[self._key].take(pa.array(order)).to_pylist()
@@ -74,9 +82,26 @@ class Changes:
         """What waits for its time."""
         if not self._waiting:
             return None
-        return np.concatenate([t for t, _ in self._waiting]), pa.concat_tables([r for _, r in self._waiting])
+        return np.concatenate([t for t, _ in self._waiting]), _together([r for _, r in self._waiting])
 
     def load(self, time: np.ndarray, rows: pa.Table) -> None:
         """Go on with what waited."""
         self._waiting = [(time, rows)]
         self._newest = max(self._newest, int(time.max()))
+
+
+def _opened(given: object) -> Iterator[tuple[pa.Table, object]]:
+    try:
+        return open_source(given).batches()
+    except SourceError as error:
+        msg = f"changes cannot be read: {error}"
+        raise SourceError(msg) from error
+
+
+def _together(batches: list[pa.Table]) -> pa.Table:
+    try:
+        return pa.concat_tables(batches, promote_options="permissive").combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        why = str(error).splitlines()[-1]
+        msg = f"changes have a column of two types: {why}. Give every batch the same"
+        raise SchemaError(msg) from error

@@ -28,7 +28,7 @@ def side_by_side(
     whole = [pa.concat_tables(p, promote_options="permissive") for p in parts]
     return pa.Table.from_pylist(
         [
-            _line(query, way, evaluate(table, whole[-1], query.join.on, query.k, query.prefix), table)
+            _line(query, way, evaluate(table, whole[-1], query.join.on, query.k, query.prefix, query.per), table)
             for way, table in zip(ways[:-1], whole, strict=False)
         ]
     )
@@ -36,14 +36,14 @@ def side_by_side(
 
 def _line(query: TopK, way: str | Choose, found: Any, table: pa.Table) -> dict[str, object]:
     name = way if isinstance(way, str) else getattr(way, "__name__", type(way).__name__.lower())
-    first = table.filter(pc.equal(table[query.column("rank")], 1))
-    made = pc.sum(pc.struct_field(first[query.column("lookups")], "made")).as_py() or 0
+    made = pc.struct_field(table[query.column("lookups")], "made").to_pylist()
+    ends = table[query.column("window_end")].to_pylist()
     return {
         "policy": name,
         "paper": POLICIES.get(name, ""),
         "ndcg": float(found.ndcg.sum()),
         "precision": float(found.precision.sum()),
-        "lookups": made,
+        "lookups": sum(dict(zip(ends, made, strict=True)).values()),  # groups share those of a moment
         "windows": len(found.window),
         "ndcg_error": found.ndcg_error.tolist(),
         "precision_error": found.precision_error.tolist(),

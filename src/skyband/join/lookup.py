@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from skyband.errors import SkybandError, TableError
+from skyband.flow.source import as_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from skyband.query.join import Join
 
 _GRACE = 2.0  # seconds that a call may take beyond its deadline
@@ -29,7 +30,7 @@ class Found:
     made: int = 0  # look-ups that were sent, each once
     failed: int = 0
     late: int = 0
-    error: str = ""  # the last one
+    error: str = ""  # the last one, also of a look-up that was never sent
 
 
 class Lookup:
@@ -44,6 +45,7 @@ class Lookup:
         self.under_way = threading.Semaphore(join.parallel)
         self.quiet = 0.0  # no call before: the service asked for it
         self.late: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self.vain: set[object] = set()  # keys whose first look-up has failed
 
     def fetch(self, ids: Sequence[object], now: int, deadline: float) -> Found:
         """Look up `ids`; back by `deadline` (of time.monotonic) at the latest."""
@@ -87,8 +89,10 @@ class Lookup:
         if complete:
             found.ids += batch
         else:  # a part of it: only those whose rows came are known
-            came = set() if rows is None else set(rows[self.join.table.key].to_pylist())
-            known = [i for i in batch if i in came]
+            key = self.join.table.key
+            there = rows is not None and key in rows.column_names
+            came = {str(i) for i in rows[key].to_pylist()} if there else set()  # numbers may come as text
+            known = [i for i in batch if str(i) in came]
             found.ids += known
             found.failed += len(batch) - len(known)
 
@@ -157,10 +161,10 @@ class _Round:
             try:
                 # a little longer than anyone waits: what comes late serves the next evaluation
                 timeout = max(self.deadline - time.monotonic(), 0.0) + _GRACE
-                rows, complete = join.table.fetch(batch, list(join.columns), timeout), True
+                rows, complete = as_table(join.table.fetch(batch, list(join.columns), timeout)), True
                 break
             except TableError as problem:
-                error, rows = str(problem), problem.rows if problem.rows is not None else rows
+                error, rows = str(problem), problem.rows if isinstance(problem.rows, pa.Table) else rows
                 if problem.retry_after is not None:
                     self.owner.quiet = time.monotonic() + problem.retry_after
             except (SkybandError, OSError, ValueError, TypeError, KeyError, ArithmeticError) as problem:
@@ -170,8 +174,6 @@ class _Round:
             pause *= 2
         with self.lock:
             if not self.over:
-                if not sent:
-                    self.made += len(batch)
-                self.done.put((batch, rows, complete, error))
+                self.done.put((batch if sent else [], rows, complete, error))
             elif complete:
                 self.owner.late.put((self.now, batch, rows))

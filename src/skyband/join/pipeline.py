@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.errors import SchemaError, TableError
+from skyband.errors import SchemaError
 from skyband.flow.ids import id_numbers
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
@@ -21,10 +21,12 @@ from skyband.join.answers import Answer, columns_of
 from skyband.join.board import Board
 from skyband.join.budget import Purse
 from skyband.join.changes import Changes
+from skyband.join.fitting import fitting
 from skyband.join.lookup import Lookup
 from skyband.join.replica import Replica
-from skyband.join.shared import in_turn, remote_types, shared_join
+from skyband.join.shared import in_turn, remote_types, shared_join, start_rows
 from skyband.query.join import OWN
+from skyband.query.topk import RESERVED
 from skyband.windows import Clock, Timeline
 from skyband.windows.clocks import Clocks
 
@@ -77,6 +79,7 @@ class JoinPipeline:
         for one in self.queries:
             check_schema(one, schema)
             check_names(one, schema)
+            check_types(one, schema)
         self.per = list(query.per if per is None else per)
         clocks = [Clock.of(one.window) for one in self.queries]
         self.clock: Clock | Clocks = clocks[0] if len(set(clocks)) == 1 else Clocks(clocks)
@@ -98,6 +101,7 @@ class JoinPipeline:
         self._back, self._needs = 0.0, 0.0  # when the look-ups were over, and how long the rest has taken before
         self._stats = JoinStats()
         self.begun = False
+        self.usable: set[tuple[pa.DataType, ...]] = set()  # types of remote columns that all scores can take
         self.boards: dict[tuple[int, int], Board] = {}
         self._open_boards()
 
@@ -254,22 +258,33 @@ class JoinPipeline:
         initial = self.join.initial
         if initial is None:
             return
-        rows = initial if isinstance(initial, pa.Table) else pa.table(initial)
+        rows = start_rows(initial)
         key = self.join.on if self.join.on in rows.column_names else getattr(self.join.table, "key", self.join.on)
-        if key not in rows.column_names:
-            msg = f"initial has no column {self.join.on!r}: give the key and {', '.join(self.join.columns)}"
-            raise SchemaError(msg)
-        codes = self._codes_of(rows[key])
+        for name in (key, *self.join.columns):
+            if name not in rows.column_names:
+                msg = f"initial has no column {name!r}: give the key and {', '.join(self.join.columns)}"
+                raise SchemaError(msg)
+        codes = self.codes_of(rows[key], "initial")
         now = int(part.time[0]) - self.clock.slide
         self.replica.update(np.unique(codes), codes, rows, now)
         if self.query.time in rows.column_names and self.time is not None:
             self.replica.time[codes] = self.time.micros(rows[self.query.time].cast(self.time.type))[0]
 
-    def _codes_of(self, column: pa.ChunkedArray) -> np.ndarray:
-        """The numbers of remote keys, in the type of the stream's."""
+    @property
+    def key_type(self) -> pa.DataType:
+        """What the keys of the stream are."""
         kind = self.schema.field(self.join.on).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        codes = self.keys.codes(pa.table({self.join.on: column.cast(kind)})).astype(np.int64)
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    def codes_of(self, column: pa.ChunkedArray, source: str = "the table") -> np.ndarray:
+        """The numbers of remote keys, in the type of the stream's."""
+        try:
+            keys = column.cast(self.key_type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            why = str(error).splitlines()[0]
+            msg = f"{source} has other keys than {self.join.on!r}, which is {self.key_type} in the stream: {why}"
+            raise SchemaError(msg) from error
+        codes = self.keys.codes(pa.table({self.join.on: keys})).astype(np.int64)
         self.grow()
         return codes
 
@@ -280,7 +295,7 @@ class JoinPipeline:
         found = self.changes.until(before)
         if found is not None:
             rows, when = found
-            codes = self._codes_of(rows[self.join.on])
+            codes = self.codes_of(rows[self.join.on], "changes")
             order = np.argsort(codes)
             read = self.replica.update(codes[order], codes, rows, when[order])
             for board in self.boards.values():
@@ -314,23 +329,36 @@ class JoinPipeline:
         budget = self.purse.draw()
         free = [board for board in due if board.unlimited]
         bound = [board for board in due if not board.unlimited]
-        chosen = in_turn([board.unread(now) for board in bound])[:budget]
+        chosen = self._first_reads(in_turn([board.unread(now) for board in bound]), budget)
         room = budget - len(chosen)
         more = in_turn([board.wishes(room, now) for board in bound])
         chosen = np.concatenate([chosen, more[~np.isin(more, chosen)][:room]])
-        self.purse.pay(len(chosen))
+        paid = len(chosen)
         if free:
             chosen = in_turn([chosen, *(wish for b in free for wish in (b.unread(now), b.wishes(budget, now)))])
         if not len(chosen):
+            self.purse.pay(0)
             return 0, 0, 0, 0
         ids = self.key_values(chosen).to_pylist()
         if hasattr(self.join.table, "at"):
             self.join.table.at(now)
         found = self.lookup.fetch(ids, now, until)
         self._back = clock_time.monotonic()
+        self.purse.pay(min(paid, found.made))  # what was never sent is not spent
         failed = found.failed + self._read(found.ids, found.rows, now)
+        self.lookup.vain.update(self.key_values(chosen[self.replica.unread(chosen)]).to_pylist() if found.made else ())
         self._stats.last_error = found.error or self._stats.last_error
         return len(ids), found.made, failed, found.late
+
+    def _first_reads(self, unread: np.ndarray, budget: int) -> np.ndarray:
+        """Of keys that were never read, those to ask for: who was asked for in vain gets half of the room at most."""
+        if not self.lookup.vain or not len(unread):
+            return unread[:budget]
+        keys = self.key_values(unread).to_pylist()
+        vain = np.array([key in self.lookup.vain for key in keys])
+        self.lookup.vain.intersection_update(keys)
+        fresh = unread[~vain][:budget]
+        return np.concatenate([fresh, unread[vain][: (budget - len(fresh) + 1) // 2]])
 
     def _until(self) -> float:
         """When look-ups must be over, so that the answer is out by the deadline; windows of a live batch share it."""
@@ -343,30 +371,31 @@ class JoinPipeline:
 
     def _read(self, ids: list[object], tables: list[pa.Table], now: int) -> int:
         """Take what came back into the replica; how many look-ups were of no use after all."""
-        kind = self.schema.field(self.join.on).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        useless = 0
-        asked = set(ids)
-        good, names = [], [self.join.table.key, *self.join.columns]
+        kind = self.key_type
+        fits = []
         for rows in tables:
-            try:
-                fitting = rows.select(names)
-                key = fitting[names[0]].cast(kind)
-                good.append(self.replica.conform(fitting).append_column(self.join.on, key))
-            except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, TableError) as error:
-                bad = set(rows[names[0]].to_pylist()) if names[0] in rows.column_names else asked
-                useless += len(asked & bad)
-                asked -= bad
-                self._stats.last_error = str(error)
-        codes = self._codes_of(pa.chunked_array([pa.array(list(asked), kind)]))
+            fits.append(fitting(self, rows))
+            self.replica.settle(fits[-1].rows)
+        good = [found.rows for found in fits if found.rows is not None]
+        bad = {key for found in fits for key in found.bad} & set(ids)
+        if any(found.unclear for found in fits):  # whose rows they are is unknown, so no one is known to be absent
+            came = {key for rows in good for key in rows[self.join.on].to_pylist()}
+            bad |= {key for key in ids if key not in came}
+        self._stats.last_error = next((found.error for found in fits if found.error), self._stats.last_error)
+        asked, useless = set(ids) - bad, len(bad)
+        known = self.replica.schema
+        if any(rows.num_rows for rows in good) and known is not None and pa.null() in known.types:
+            name = known.names[known.types.index(pa.null())]
+            self._stats.last_error = f"{name!r} has been NULL wherever it was read: is that its name in the table?"
+        codes = self.codes_of(pa.chunked_array([pa.array(list(asked), kind)]))
         newer = codes[self.replica.time[codes] < now]
         if len(newer):
             empty = pa.table({n: pa.nulls(0) for n in self.join.columns} | {self.join.on: pa.array([], kind)})
-            rows = pa.concat_tables(good, promote_options="default") if good else empty
-            of = self._codes_of(rows[self.join.on])
-            fits = np.isin(of, newer)
-            chosen = rows if fits.all() else rows.filter(pa.array(fits))
-            read = self.replica.update(np.unique(newer), of[fits], chosen, now)
+            rows = pa.concat_tables(good, promote_options="permissive") if good else empty
+            of = self.codes_of(rows[self.join.on])
+            wanted = np.isin(of, newer)
+            chosen = rows if wanted.all() else rows.filter(pa.array(wanted))
+            read = self.replica.update(np.unique(newer), of[wanted], chosen, now)
             for board in self.boards.values():
                 waiting = read.same[board.held.waits(read.same)]
                 board.held.refreshed(np.concatenate([read.changed, waiting]), pushed=False)
@@ -424,7 +453,7 @@ _NO_ROWS = np.empty(0, np.int64)
 def check_names(query: TopK, schema: pa.Schema) -> None:
     """Raise where the join's columns and the source's have the same name."""
     join: Join = query.join  # type: ignore[assignment]
-    own = {query.column(name) for name in OWN}
+    own = {query.column(name) for name in (*OWN, *RESERVED)}
     for name in (*join.columns, *join.aggregate_names):
         if name in schema.names:
             msg = f"the join brings a column {name!r}, which the source has too: rename one of them"
@@ -433,6 +462,22 @@ def check_names(query: TopK, schema: pa.Schema) -> None:
             msg = f"the join brings a column {name!r}, which is one of ours: rename it, or write prefix="
             raise SchemaError(msg)
     for name in schema.names:
-        if name in own:
+        if name in {query.column(name) for name in OWN}:
             msg = f"the source has a column {name!r}, which a join adds to the answers: rename it, or write prefix="
             raise SchemaError(msg)
+
+
+def check_types(query: TopK, schema: pa.Schema) -> None:
+    """Raise where the key is no plain value, or a value over the window cannot be made of a column."""
+    join: Join = query.join  # type: ignore[assignment]
+    kind = schema.field(join.on).type
+    if pa.types.is_nested(kind):
+        msg = f"on names {join.on!r}, which is {kind}: join by a column of plain values"
+        raise SchemaError(msg)
+    for aggregate in join.aggregates:
+        try:
+            if aggregate.of is not None:
+                scores(aggregate.of, schema.empty_table())
+        except SchemaError as error:
+            msg = str(error).replace("by ", f"{aggregate.name} ", 1)
+            raise SchemaError(msg) from None

@@ -53,6 +53,7 @@ class Replica:
     def __init__(self, columns: tuple[str, ...], unit: int, types: pa.Schema | None = None) -> None:
         self.columns = columns
         self.rows: pa.Table | None = None if types is None else types.empty_table()
+        self._said = types is not None  # the query names the types, so they stay
         self._unit = unit  # of age: one slide
         self.time = np.empty(0, np.int64)
         self.first = np.empty(0, np.int64)  # where a key's rows begin; -1: none
@@ -103,6 +104,18 @@ class Replica:
             return None
         return rows.take(pa.array(places, mask=places < 0)) if (places < 0).any() else rows.take(pa.array(places))
 
+    def settle(self, rows: pa.Table | None) -> None:
+        """Let the first rows that come say what types the columns have."""
+        if self.schema is None and rows is not None:
+            self.rows = rows.select(self.columns).schema.empty_table()
+
+    def _wider(self, old: pa.DataType, new: pa.DataType) -> pa.DataType:
+        """What a column is after a value of another type: whole numbers may turn out to be none."""
+        if pa.types.is_null(old):
+            return new
+        turns = not self._said and pa.types.is_integer(old) and pa.types.is_floating(new)
+        return pa.float64() if turns else old
+
     def conform(self, rows: pa.Table) -> pa.Table:
         """`rows` in the types first seen, or a TableError."""
         try:
@@ -110,8 +123,8 @@ class Replica:
             known = self.schema
             if known is None or chosen.schema.types == known.types:
                 return chosen
-            better = [a if pa.types.is_null(b) else b for a, b in zip(chosen.schema.types, known.types, strict=True)]
-            if better != known.types:  # only NULLs were seen before
+            better = [self._wider(old, new) for old, new in zip(known.types, chosen.schema.types, strict=True)]
+            if better != known.types:
                 known = pa.schema(list(zip(self.columns, better, strict=True)))
                 table = self.table()
                 self.rows = None if table is None else table.cast(known)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.errors import QueryError
+from skyband.errors import QueryError, SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,3 +105,33 @@ def arrow_type(name: str) -> pa.DataType:
         "date": pa.date32(),
     }
     return kinds[name]
+
+
+def start_rows(initial: Any) -> pa.Table:
+    """What the replica starts with, as one table.
+
+    Examples
+    --------
+    >>> start_rows({"user": [1], "followers": [10]}).num_rows
+    1
+    """
+    import pyarrow as pa
+
+    from skyband.flow.source import open_source
+
+    try:
+        source = open_source(initial)
+        empty = [] if source.schema is None else [decoded(source.schema.empty_table())]
+        found = [decoded(rows) for rows, _ in source.batches()]
+        return pa.concat_tables([*empty, *found], promote_options="permissive")
+    except (SourceError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        msg = f"initial cannot be read: {error}"
+        raise SourceError(msg) from error
+
+
+def decoded(rows: pa.Table) -> pa.Table:
+    """Rows with texts in full, which files hand over as numbers of a dictionary."""
+    import pyarrow as pa
+
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in rows.schema.types]
+    return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True))))

@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from difflib import get_close_matches
+from inspect import signature
+from numbers import Integral
 from typing import Any
 
 from skyband.errors import QueryError, nearest
-from skyband.query.duration import duration
+from skyband.query.duration import duration, spoken
 from skyband.query.expression import Expression, parse
 
 POLICIES = {
@@ -35,6 +38,7 @@ TYPES = ("double", "long", "string", "boolean", "timestamp", "date")
 OWN = ("staleness", "status", "lookups")
 """The columns that a join adds to the answers, besides the remote ones."""
 
+_NUMBERS = ("spare", "reserve", "batch", "parallel", "retries", "replica_size")
 _AGGREGATE = re.compile(r"^\s*(count|sum|avg|min|max)\s*\((.*)\)\s*$", re.IGNORECASE | re.DOTALL)
 
 
@@ -55,9 +59,10 @@ class Budget:
     def __post_init__(self) -> None:
         for field in ("each", "save"):
             value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
                 msg = f"{field}={value!r} is no number of look-ups: write a whole number of at least 0"
                 raise QueryError(msg)
+            object.__setattr__(self, field, int(value))
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class Join:
     each
         "key": arrivals of a key are one object. "row": every row is one, though many share a remote row.
     initial
-        What the replica starts with: a table with the key and the columns.
+        What the replica starts with: a table, or a path, with the key and the columns.
     replica_size
         Keep at most so many keys; those that no open window needs go first, the longest unread first.
     changes
@@ -174,21 +179,33 @@ class Join:
         **aggregates: str,
     ) -> None:
         given = dict(locals())
-        given["columns"] = (columns,) if isinstance(columns, str) else tuple(columns)
         given["types"] = tuple(columns.items()) if isinstance(columns, Mapping) else ()
-        given["budget"] = budget if isinstance(budget, Budget) else Budget(_whole("budget", budget, 0))
-        given["deadline"] = duration(deadline, "deadline")
-        given["policy"] = _policy(policy)
         given["aggregates"] = tuple(_aggregate(name, text) for name, text in aggregates.items())
+        if isinstance(changes, bool):
+            _refuse("changes", changes, "is no source of changes: give a path, a table or an iterator of batches")
         for field in fields(self):
-            object.__setattr__(self, field.name, given[field.name])
+            object.__setattr__(self, field.name, _kept(field.name, given[field.name]))
         self._check()
+        self._check_table()
 
     def replaced(self, **change: Any) -> Join:
-        """The same join, but for some fields."""
+        """The same join, but for some fields.
+
+        Examples
+        --------
+        >>> import skyband as sb
+        >>> join = sb.Join(on="user", columns=["followers"], initial={"user": [1], "followers": [10]})
+        >>> join.replaced(budget=3, policy="top").budget
+        Budget(each=3, save=0)
+        """
+        names = [field.name for field in fields(self)]
         other = object.__new__(Join)
-        for field in fields(self):
-            object.__setattr__(other, field.name, change.get(field.name, getattr(self, field.name)))
+        for name in names:
+            object.__setattr__(other, name, _kept(name, change[name]) if name in change else getattr(self, name))
+        for name, value in change.items():
+            if name not in names:
+                _refuse(name, value, f"is no field of a join: {nearest(name, names)}")
+        other._check()
         return other
 
     @property
@@ -206,7 +223,10 @@ class Join:
         unknown = {name: kind for name, kind in self.types if kind not in TYPES}
         if unknown:
             _refuse("columns", unknown, f"has an unknown type: write one of {', '.join(TYPES)}")
-        self._check_table()
+        taken = [name for name in self.aggregate_names if name in (*self.columns, self.on)]
+        if taken:
+            msg = f"{taken[0]} is the name of a value over the window, and of a column of the join: give it another"
+            raise QueryError(msg)
         for field, least in (("spare", 0), ("reserve", 0), ("batch", 1), ("parallel", 1), ("retries", 0)):
             _whole(field, getattr(self, field), least)
         if self.replica_size is not None:
@@ -216,30 +236,65 @@ class Join:
         if self.each not in ("key", "row"):
             _refuse("each", self.each, 'is unknown: write "key" or "row"')
         if self.deadline <= 0:
-            _refuse("deadline", self.deadline, 'leaves no time: write a length above zero, such as "1 second"')
+            given = spoken(self.deadline) if self.deadline else "0 s"
+            _refuse("deadline", given, 'leaves no time: write a length above zero, such as "1 second"')
         if self.each == "row" and self.aggregates:
             _refuse("each", self.each, 'cannot go with a value over the window, which is one a key: write each="key"')
 
     def _check_table(self) -> None:
-        if self.table is None and self.changes is None and self.initial is None:
-            _refuse("table", None, "gives no remote rows: hand over a table, or changes= that are pushed")
-        if self.table is not None and not callable(getattr(self.table, "fetch", None)):
+        table = self.table
+        if table is None:
+            if self.changes is None and self.initial is None:
+                _refuse("table", None, "gives no remote rows: hand over a table, or changes= that are pushed")
+            return
+        asked = not isinstance(table, type) and callable(getattr(table, "fetch", None))
+        if not asked or not isinstance(getattr(table, "key", None), str):
+            named = table.__name__ if isinstance(table, type) else type(table).__name__
             _refuse(
-                "table", type(self.table).__name__, "cannot be asked: give a value with key and fetch(ids, columns)"
+                "table",
+                named,
+                "cannot be asked: give a value with key and fetch(ids, columns), such as "
+                'skyband.tables.http.Http("https://...", key="user")',
             )
+        there = getattr(table, "columns", self.columns)  # those that know them say so
+        for name in self.columns:
+            if name not in there:
+                _refuse("columns", list(self.columns), f"has {name!r}, and the table has not: {nearest(name, there)}")
+
+
+def _kept(field: str, value: Any) -> Any:
+    """A field in the one form that it is kept in."""
+    if field == "columns":
+        if not isinstance(value, Iterable):
+            _refuse("columns", value, 'names no remote column: write columns=["followers"]')
+        return (value,) if isinstance(value, str) else tuple(value)
+    if field == "budget":
+        return value if isinstance(value, Budget) else Budget(_whole("budget", value, 0))
+    if field == "deadline":
+        return duration(value, "deadline")
+    if field == "policy":
+        return _policy(value)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return int(value) if whole and field in _NUMBERS else value
 
 
 def _aggregate(name: str, text: object) -> Aggregate:
     found = _AGGREGATE.match(text) if isinstance(text, str) else None
     if found is None:
-        _refuse(name, text, "is no value over the window: write count(*), or sum, avg, min or max of a column")
+        close = get_close_matches(name, signature(Join).parameters, 1)
+        hint = f". Did you mean {close[0]}=?" if close else ""
+        _refuse(name, text, f"is no value over the window: write count(*), or sum, avg, min or max of a column{hint}")
     assert found is not None
     function, of = found[1].lower(), found[2].strip()
-    if of == "*":
-        if function != "count":
-            _refuse(name, text, "takes * only in count(*): name a column")
+    if of == "*" and function == "count":
         return Aggregate(name, function, None)
-    return Aggregate(name, function, parse(of))
+    if of in ("", "*"):
+        _refuse(name, text, f"says not of what: name a column, such as {function}(x); only count takes *")
+    try:
+        return Aggregate(name, function, parse(of))
+    except QueryError as error:
+        msg = str(error).replace("by=", f"{name}=", 1)
+        raise QueryError(msg) from None
 
 
 def _policy(policy: str | Choose) -> str | Choose:
@@ -255,10 +310,10 @@ def _policy(policy: str | Choose) -> str | Choose:
 
 
 def _whole(field: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         _refuse(field, value, f"is no whole number of at least {least}: write one")
-    assert isinstance(value, int)
-    return value
+    assert isinstance(value, Integral)
+    return int(value)
 
 
 def _refuse(field: str, value: object, why: str) -> None:

@@ -187,10 +187,18 @@ class TopK:
         if not isinstance(join, Join):
             _refuse("join", join, 'is no join: write sb.Join(table, on="user", columns=["followers"])')
             return
+        if self.of:
+            _refuse(
+                "of",
+                list(self.of),
+                'cannot go with join=: name the key in the join, as on=, and the total, as n="sum(quantity)"',
+            )
         if not self.window.slide or (self.window.counts and self.window.slide == 1):
             _refuse("window", self.window, "would look up remote values after every row: write a slide")
         if self.per and self.window.counts:
             _refuse("per", list(self.per), "makes groups that count rows, which no budget can share: write sb.Sliding")
+        if join.changes is not None and self.window.counts:
+            _refuse("window", self.window, "has no moments, which pushed changes= need: write sb.Sliding")
         if self.emit != "answers":
             _refuse("emit", self.emit, 'cannot go with join=, whose scores change in place: write emit="answers"')
         if isinstance(self.by, Expression):

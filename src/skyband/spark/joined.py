@@ -18,7 +18,7 @@ from skyband.flow.part import Part, joined
 from skyband.join.changes import PUSHED
 from skyband.join.pipeline import JoinPipeline
 from skyband.join.saved import load, save
-from skyband.join.shared import shared_join
+from skyband.join.shared import shared_join, start_rows
 from skyband.spark.prune import NUMBER, Blobs, Counts, Packer, in_utc, settled, unpacked
 from skyband.windows import Clock
 from skyband.windows.clocks import Clocks
@@ -61,7 +61,8 @@ class Joined:
                 why = f"{type(one.join.table).__name__} cannot travel to Spark's executors ({error})"
                 msg = f"table={why}: give one that holds an address, such as skyband.tables.http.Http"
                 raise QueryError(msg) from error
-        typed = {name: _typed(one) for name, one in (others or {"": query}).items()}
+        starts: dict[int, pa.Table] = {}  # queries that start with the same rows still do
+        typed = {name: _typed(one, starts) for name, one in (others or {"": query}).items()}
         first = next(iter(typed.values()))
         return cls(first, None if others is None else typed, tuple(query.per if per is None else per))
 
@@ -102,17 +103,18 @@ class Joined:
         return whole
 
 
-def _typed(query: TopK) -> TopK:
+def _typed(query: TopK, starts: dict[int, pa.Table]) -> TopK:
     """The query with a type for every remote column: as said, as the first values have it, or double."""
     join = query.join
     assert join is not None
-    known: dict[str, str] = {}
-    if join.initial is not None:
-        initial = join.initial if isinstance(join.initial, pa.Table) else pa.table(join.initial)
-        known = {f.name: _word(f.type) for f in initial.schema}
+    initial = starts.get(id(join.initial))
+    if initial is None and join.initial is not None:  # a file is read here, not by every executor
+        initial = starts[id(join.initial)] = start_rows(join.initial)
+    known = {} if initial is None else {f.name: _word(f.type) for f in initial.schema}
     known |= dict(join.types)
     types = tuple((name, known.get(name, "double")) for name in join.columns)
-    return query.joining(join.replaced(types=types, changes=None if join.changes is None else PUSHED))
+    changes = None if join.changes is None else PUSHED
+    return query.joining(join.replaced(types=types, changes=changes, initial=initial))
 
 
 def _word(kind: pa.DataType) -> str:

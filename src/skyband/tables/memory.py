@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import TableError
+
+_WRONG = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+_UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 class Memory:
@@ -29,12 +32,17 @@ class Memory:
 
     def __init__(self, rows: Any, key: str) -> None:
         self.key = key
-        self.rows = rows if isinstance(rows, pa.Table) else pa.table(rows)
+        self.rows = _table(rows)
         _has(self.rows, [key])
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return self.rows.column_names
 
     def put(self, rows: Any) -> None:
         """Add rows; those of a key that is there already replace it."""
-        new = rows if isinstance(rows, pa.Table) else pa.table(rows)
+        new = _table(rows)
         _has(new, [self.key])
         old = self.rows.filter(pc.invert(pc.is_in(self.rows[self.key], value_set=_flat(new[self.key]))))
         self.rows = pa.concat_tables([old, new.select(old.column_names).cast(old.schema)]).combine_chunks()
@@ -43,7 +51,7 @@ class Memory:
         """The rows of those ids."""
         del timeout  # nothing to wait for
         _has(self.rows, columns)
-        wanted = pa.array(ids, self.rows.schema.field(self.key).type)
+        wanted = _keys(ids, self.rows.schema.field(self.key).type)
         return self.rows.filter(pc.is_in(self.rows[self.key], value_set=wanted)).select([self.key, *columns])
 
 
@@ -64,8 +72,11 @@ class History:
 
     def __init__(self, rows: Any, key: str, time: str, unit: str = "us") -> None:
         self.key = key
-        self._per = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
-        table = rows if isinstance(rows, pa.Table) else pa.table(rows)
+        if unit not in _UNITS:
+            msg = f"unit={unit!r} is unknown: write one of {', '.join(map(repr, _UNITS))}"
+            raise TableError(msg)
+        self._per = _UNITS[unit]
+        table = _table(rows)
         _has(table, [key, time])
         self._rows = table.sort_by([(key, "ascending"), (time, "ascending")])
         codes = self._rows[key].combine_chunks().dictionary_encode()
@@ -76,6 +87,11 @@ class History:
         self._time = self._rows[time].cast(pa.int64()).to_numpy() * self._per
         self._moment = 1 << 62
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return self._rows.column_names
+
     def at(self, moment: int) -> None:
         """Answer as of `moment`, in microseconds."""
         self._moment = moment
@@ -84,7 +100,7 @@ class History:
         """The rows of those ids, as they were just before the moment."""
         del timeout  # nothing to wait for
         _has(self._rows, columns)
-        code = pc.index_in(pa.array(ids, self._keys.type), value_set=self._keys)
+        code = pc.index_in(_keys(ids, self._keys.type), value_set=self._keys)
         places = []
         for c in code.drop_null().to_pylist():
             low, high = self._first[c], self._first[c + 1]
@@ -92,6 +108,36 @@ class History:
             if place >= low:
                 places.append(place)
         return self._rows.take(pa.array(places, pa.int64())).select([self.key, *columns])
+
+
+def _table(rows: Any) -> pa.Table:
+    try:
+        return rows if isinstance(rows, pa.Table) else pa.table(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        msg = f"rows={type(rows).__name__} is no table ({str(error).splitlines()[0]}): give columns of equal length"
+        raise TableError(msg) from error
+
+
+def _keys(ids: Sequence[object], kind: pa.DataType) -> pa.Array:
+    """Ids in the type of the keys here: a stream may have numbers as text. What cannot be a key has no row."""
+    try:
+        return pa.array(ids).cast(kind)
+    except _WRONG:
+        fitting = [key for key in map(_keyed(kind), ids) if key is not None]
+    if not fitting:
+        msg = f"the keys here are {kind}, and {ids[0]!r} is not"
+        raise TableError(msg)
+    return pa.concat_arrays(fitting)
+
+
+def _keyed(kind: pa.DataType) -> Callable[[object], pa.Array | None]:
+    def keyed(id: object) -> pa.Array | None:
+        try:
+            return pa.array([id]).cast(kind)
+        except _WRONG:
+            return None
+
+    return keyed
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

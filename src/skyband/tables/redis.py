@@ -49,25 +49,31 @@ class Redis:
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids."""
         redis = need("redis", "remote")
-        if self._client is None:
-            longest = _LONGEST if timeout is None else timeout
-            wait = {"socket_timeout": longest, "socket_connect_timeout": longest}
-            self._client = redis.Redis.from_url(filled(self._url), decode_responses=True, **wait)
-            weakref.finalize(self, self._client.close)
         try:
+            if self._client is None:
+                longest = _LONGEST if timeout is None else timeout
+                wait = {"socket_timeout": longest, "socket_connect_timeout": longest}
+                self._client = redis.Redis.from_url(filled(self._url), decode_responses=True, **wait)
+                weakref.finalize(self, self._client.close)
             pipe = self._client.pipeline(transaction=False)
             for i in ids:
                 pipe.hmget(self._name.format(i), list(columns))
-            found = pipe.execute()
-            rows = [
-                {self.key: i, **{n: self._read(n, v) for n, v in zip(columns, values, strict=True)}}
-                for i, values in zip(ids, found, strict=True)
-                if any(value is not None for value in values)
-            ]
+            found = pipe.execute(raise_on_error=False)  # what is no hash spoils no other
         except (redis.RedisError, ValueError, OSError) as error:
             msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
             raise TableError(msg) from error
-        return table_of(rows, [self.key, *columns])
+        rows, wrong = [], None
+        for i, values in zip(ids, found, strict=True):
+            try:
+                if isinstance(values, Exception):
+                    raise values
+                row = {name: self._read(name, value) for name, value in zip(columns, values, strict=True)}
+            except (redis.RedisError, ValueError) as error:
+                wrong = TableError(f"{self._name.format(i)} has another type: {error}")
+                continue
+            if any(value is not None for value in values):
+                rows.append({self.key: i, **row})
+        return table_of(rows, [self.key, *columns], wrong)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels: where to ask, and no connection."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.errors import TableError
 from skyband.tables._filled import filled
 from skyband.tables._need import need, shown
-from skyband.tables.http import _BUSY, _seconds, table_of
+from skyband.tables.http import asked, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +21,9 @@ _IRI = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$")
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS: dict[str, Any] = {
-    **dict.fromkeys(("integer", "int", "long", "short", "byte", "nonNegativeInteger", "unsignedInt"), int),
+    **dict.fromkeys(("integer", "int", "long", "short", "byte"), int),
+    **dict.fromkeys((f"{sign}Integer" for sign in ("positive", "nonNegative", "negative", "nonPositive")), int),
+    **dict.fromkeys(("unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte"), int),
     **dict.fromkeys(("decimal", "double", "float"), float),
 }
 
@@ -83,25 +87,31 @@ class Sparql:
             self._client = httpx.Client()
             weakref.finalize(self, self._client.close)
         headers = {"Accept": "application/sparql-results+json", "Content-Type": "application/sparql-query"}
+        until = None if timeout is None else time.monotonic() + timeout
         try:
             text = self.text(ids, columns)
-            found = self._client.post(filled(self._url), content=text.encode(), headers=headers, timeout=timeout)
-            if found.status_code >= 400:
-                wait = _seconds(found.headers.get("retry-after")) if found.status_code in _BUSY else None
-                msg = f"{shown(self._url)} answered {found.status_code}: {found.text[:200]}"
-                raise TableError(msg, retry_after=wait)
-            solutions = found.json()["results"]["bindings"]
+            body = asked(self._client, "POST", filled(self._url), until, content=text.encode(), headers=headers)
+            solutions = json.loads(body)["results"]["bindings"]
         except (httpx.HTTPError, ValueError, KeyError, TypeError, RuntimeError) as error:
             msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
             raise TableError(msg) from error
-        asked = {self._iri(i): i for i in ids}
-        rows = []
+        meant = {self._iri(i): i for i in ids}
+        rows, wrong = [], None
         for solution in solutions:
-            row = {name: _value(solution[name]) for name in columns if name in solution}
-            subject = asked.get(solution.get("subject", {}).get("value"))
+            subject = meant.get(solution.get("subject", {}).get("value"))
+            try:
+                row = {name: _value(solution[name]) for name in columns if name in solution}
+            except ValueError as error:
+                wrong = TableError(f"a value of {subject} is not what its type says: {error}")
+                continue
             if row and subject is not None:  # with optional, a subject that has none of them is not there
                 rows.append({self.key: subject, **row})
-        return table_of(rows, [self.key, *columns])
+        return table_of(rows, [self.key, *columns], wrong)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self._properties)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels: where to ask, and no connection."""

@@ -46,6 +46,12 @@ class SqlFetch:
         self._url, self._name, self._schema = url, table, schema
         self._engine: Any = None
 
+    @property
+    def local(self) -> bool:
+        """Whether it must be asked in this thread: of SQLite in memory every thread has its own, which is empty."""
+        url: Any = getattr(self._url, "url", None)
+        return url is not None and url.drivername.startswith("sqlite") and url.database in (None, "", ":memory:")
+
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids."""
         sa = need("sqlalchemy", "sql")
@@ -54,9 +60,9 @@ class SqlFetch:
         query = sa.select(*(table.c[n] for n in names)).where(table.c[self.key].in_(list(ids)))
         try:
             if self._engine is None:
-                self._engine = self._url
-                if isinstance(self._url, str):
-                    self._engine = sa.create_engine(filled(self._url), connect_args=patience(self._url))
+                url = self._url
+                opens = isinstance(url, str)
+                self._engine = sa.create_engine(filled(url), connect_args=patience(url)) if opens else url
             with self._engine.connect() as connection:
                 if timeout is not None and connection.dialect.name == "postgresql":
                     wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))
