@@ -336,7 +336,7 @@ def test_what_was_not_sent_was_not_made_and_is_not_spent(service):
         for i in range(4):
             yield {"t": [10 * i], "user": [2], "x": [0]}
 
-    line = query(service.table(), initial=known, deadline="200 ms", retries=0, budget=sb.Budget(1, save=5))
+    line = query(service.table(), initial=known, deadline="5 seconds", retries=0, budget=sb.Budget(1, save=5))
     found = [row["lookups"] for t in sb.stream(line, batches()) for row in t.to_pylist()]
     assert found[0] == {"wanted": 1, "made": 1, "failed": 1, "late": 0}
     assert found[1:] == [{"wanted": 1, "made": 0, "failed": 0, "late": 0}] * 3

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.errors import QueryError, SchemaError
-from skyband.flow.source import as_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +119,8 @@ def evaluate(
         msg = f"k={k!r} counts no rank: write a whole number of at least 1, or leave it out"
         raise QueryError(msg)
     groups = [per] if isinstance(per, str) else list(per)
+    from skyband.flow.source import as_table
+
     found, true = (_lists(as_table(table), by, prefix, groups) for table in (answers, oracle))
     most = k or max((len(items) for lists in (found, true) for items in lists.values()), default=1)
     pairs = [(found.get(window, []), items) for window, items in true.items()]
