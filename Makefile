@@ -17,7 +17,7 @@ UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-lowest cluster-test torture fuzz openapi soak audit check bench reproduce docs clean
+.PHONY: help env demo test test-lowest cluster-test torture fuzz fuzz-guided openapi soak audit check bench reproduce docs clean
 
 help: ## List the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -70,6 +70,10 @@ torture: $(READY) ## Break everything at random and compare the answers: MINUTES
 
 fuzz: $(READY) ## Damaged input of every kind: INPUTS=1000000 SECONDS=1800 SEED=1
 	$(BIN)/python -W ignore -m scripts.fuzz --inputs $(or $(INPUTS),100000) --seconds $(or $(SECONDS),1800) \
+	  --seed $(or $(SEED),1)
+
+fuzz-guided: $(READY) ## Texts, files and expressions led by coverage, by atheris: SECONDS=300 SEED=1
+	$(UV) run --no-sync --with atheris python -W ignore -m scripts.fuzz.guided --seconds $(or $(SECONDS),300) \
 	  --seed $(or $(SEED),1)
 
 openapi: $(READY) ## The dashboard's API against its own OpenAPI document, by schemathesis: EXAMPLES=200

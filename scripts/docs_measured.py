@@ -15,7 +15,9 @@ from typing import Any
 from skyband.bench import peers, plan, spark, view
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("choosing", "peers", "views", "leaderboards", "scale"))
+PAGES = tuple(
+    ROOT / "docs" / f"{name}.md" for name in ("choosing", "peers", "views", "leaderboards", "scale", "promises")
+)
 PICTURE = ROOT / "docs" / "img" / "peers.svg"
 Results = dict[tuple[str, str], dict[str, float]]
 Write = Callable[[dict[str, float] | None], str]
@@ -108,6 +110,8 @@ def tables() -> dict[str, str]:
         "plan-regret": regret_table(),
         "plan-behind": behind_table(),
         "peers-growth": growth_table(),
+        "load": load_table(),
+        "soak": soak_table(),
         "peers": peers_table(),
         "view-kmax": kmax_table(),
         "view-policies": policies_table(),
@@ -279,6 +283,51 @@ def spark_table() -> str:
     ]
     head = ("", "way", "CPU microseconds a row", "of ours", "thousand rows a second", "ms a batch", "state, MB")
     return markdown(head, rows, 2)
+
+
+def load_table() -> str:
+    """The rates that are held."""
+    text = (ROOT / "benchmarks" / "results" / "load.jsonl").read_text(encoding="utf-8")
+    rows = []
+    for line in map(json.loads, text.splitlines()):
+        where, groups, many = re.fullmatch(r"(\w+) groups=(\d+) queries=(\d+)", line["case"]).groups()  # type: ignore[union-attr]
+        rates = (line[f"{name}_rows_per_s"] / 1e3 for name in ("peak", "held", "offered", "taken"))
+        shown = (f"{float(format(rate, '.3g')):,g}" for rate in rates)
+        name = {"process": "in process", "spark": "Spark"}[where]
+        rows.append((f"{name}, {int(groups):,} groups, {int(many):,} queries", *shown, str(line["lost"])))
+    return markdown(("thousand rows a second", "peak", "held", "offered", "taken of it", "rows lost"), rows)
+
+
+SOAKED = {
+    "memory_mb": "memory, MB",
+    "java_mb": "of it the JVM",
+    "python_mb": "of it the driver's Python",
+    "workers_mb": "of it the Python workers",
+    "heap_mb": "alive in Java's heap, MB",
+    "kept_rows": "rows in the state",
+    "checkpoint_kb": "the state on disk, KB",
+    "state_kb": "RocksDB's memory, KB",
+    "latency_s": "seconds of a batch",
+    "behind_s": "seconds of rows that wait",
+}
+
+
+def soak_table() -> str:
+    """What was in the first third of the soak, and in the last."""
+    text = (ROOT / "benchmarks" / "results" / "soak.jsonl").read_text(encoding="utf-8")
+    head = json.loads(text.splitlines()[0])
+    rows = [
+        (
+            name,
+            *(
+                f"{value:,.2f}" if key.endswith("_s") else f"{value:,.0f}"
+                for value in head["first_and_last_third"][key]
+            ),
+        )
+        for key, name in SOAKED.items()
+    ]
+    title = f"{head['rate']:,} rows a second for {head['minutes']:.0f} minutes"
+    return markdown((title, "first third", "last third"), rows)
 
 
 def filled(page: str) -> str:

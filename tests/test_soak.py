@@ -25,8 +25,9 @@ def samples(**grows):
     ("grows", "wrong"),
     [
         ({}, []),
-        ({"java_mb": 0.05}, []),  # 4 % of all, of which two thirds are seen
-        ({"workers_mb": 1.0}, ["memory_mb"]),
+        ({"java_mb": 0.05}, []),  # of which two thirds are seen
+        ({"workers_mb": 1.0}, ["memory_mb", "workers_mb"]),
+        ({"workers_mb": 0.1}, ["workers_mb"]),
         ({"kept_rows": 1.0}, ["kept_rows"]),
         ({"checkpoint_kb": 5.0, "state_kb": 9.0}, ["checkpoint_kb", "state_kb"]),
         ({"latency_s": 1.0}, ["latency_s"]),

@@ -38,9 +38,15 @@ def _closed(table: pa.Table, stream: Stream, rows: Rows) -> pa.Table:
     return table.filter(within(end, rows.watermark))
 
 
+def promised(table: pa.Table) -> pa.Table:
+    """Without what a service that is away may change: how old a remote value is, and how many were looked up."""
+    return table.drop_columns([name for name in ("staleness", "lookups") if name in table.column_names])
+
+
 def _plain(table: pa.Table) -> list[str]:
     """Rows as texts, columns by name, times in UTC."""
     columns = []
+    table = promised(table)
     for name in sorted(table.column_names):
         column = table[name]
         if pa.types.is_timestamp(column.type):

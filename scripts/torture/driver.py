@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts.torture.pipelines import LATE, SCHEMA, Stream, drawn
+from scripts.torture.pipelines import LATE, SCHEMA, Stream, drawn, remote
 
 from skyband.spark import latest, register, top_k
 from skyband.spark.session import session
@@ -48,7 +48,8 @@ def started(spark: SparkSession, stream: Stream, room: dict[str, str], name: str
         df = reader.parquet(f"{room['in']}/{stream.name}")
     if not stream.query.window.counts:
         df = df.withWatermark("ts", f"{LATE} seconds")
-    writer = df.transform(top_k(stream.asked, buckets=3)).writeStream
+    asked = stream.asked if stream.kind != "join" else remote(stream.query, room["service"])
+    writer = df.transform(top_k(asked, buckets=3)).writeStream
     writer = writer.option("checkpointLocation", f"{room['checkpoint']}/{stream.name}").queryName(name)
     if stream.sink == "latest":
         return writer.foreachBatch(latest(stream.query, room["database"], stream.name)).start()

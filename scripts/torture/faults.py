@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -151,7 +152,19 @@ def _redis(round_: Round, _: random.Random) -> Mend:
 
 
 def _hanging_redis(round_: Round, _: random.Random) -> Mend:
-    process = round_.redis.process
+    return _hanging(round_.redis.process)
+
+
+def _service(round_: Round, _: random.Random) -> Mend:
+    round_.service.kill()
+    return round_.service.start
+
+
+def _hanging_service(round_: Round, _: random.Random) -> Mend:
+    return _hanging(round_.service.process)
+
+
+def _hanging(process: subprocess.Popen[bytes] | None) -> Mend:
     assert process is not None
     process.send_signal(signal.SIGSTOP)
     return lambda: process.send_signal(signal.SIGCONT)
@@ -186,6 +199,8 @@ FAULTS = (
     Fault("Redis killed", 6, _redis),
     Fault("Redis hangs", 4, _hanging_redis),
     Fault("database killed", 6, _database),
+    Fault("remote service killed", 5, _service),
+    Fault("remote service hangs", 4, _hanging_service),
     Fault("rows sent twice", 4, _nothing, twist="twice"),
     Fault("files written again", 4, _nothing, twist="rewritten"),
     Fault("files and entries reordered", 4, _nothing, twist="reordered"),

@@ -1,7 +1,7 @@
 """Pipelines without Spark in a process that is killed: one query, a join and a view, saved after every batch.
 
 Answers, state and the number of the batch are written in one transaction, as `docs/promises.md` tells a user to do. The
-join's service is frozen: remote values that change are outside the promise.
+join looks up values in a service that is frozen, and may be away: values that change are outside the promise.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scripts.torture.compare import difference
-from scripts.torture.pipelines import ARROW, SECOND, Rows, Stream, drawn
+from scripts.torture.compare import difference, promised
+from scripts.torture.pipelines import ARROW, SECOND, Rows, Stream, drawn, frozen_join, remote
 from scripts.torture.world import ROOT, Postgres
 
 import skyband as sb
@@ -40,18 +40,14 @@ STOCK = 200
 class Line:
     """A pipeline that can be saved as bytes."""
 
-    def __init__(self, name: str, seed: str) -> None:
+    def __init__(self, name: str, seed: str, service: str = "") -> None:
         rng = random.Random(f"{seed} inside {name}")
-        self.name = name
+        self.name, self.service = name, service
         more: dict[str, Any] = {"k": rng.randint(1, 5), "time": "ts", "id": "id"}
         more["window"] = sb.Sliding(f"{rng.choice([15, 20, 30])} seconds", f"{rng.choice([5, 10])} seconds")
         if name == "join":
-            users = {"symbol": [f"S{g}" for g in range(20)], "weight": [float(rng.randint(0, 5)) for _ in range(20)]}
-            from skyband.tables.memory import Memory
-
-            del more["id"]
-            join = sb.Join(Memory(users, "symbol"), on="symbol", columns=["weight"], budget=rng.randint(2, 30))
-            self.query = sb.TopK(by="price + weight", join=join, **more)
+            self.query = sb.TopK(by="price + weight", join=frozen_join(rng, seed), **more)
+            self.query = remote(self.query, service) if service else self.query
         else:
             emit = rng.choice(["answers", "changes", "arrivals"])
             self.query = sb.TopK(by="price", per=rng.choice([[], ["symbol"]]), emit=emit, **more)
@@ -62,12 +58,12 @@ class Line:
         from skyband.join.pipeline import JoinPipeline
 
         if self.name == "join":
-            return JoinPipeline(self.query, ARROW, late=LATE, live=False)
+            return JoinPipeline(self.query, ARROW, late=LATE, live=bool(self.service))
         return Pipeline(self.query, ARROW, "sweep", late=LATE)
 
     def push(self, rows: pa.Table) -> list[str]:
         """What a batch brings about, as texts."""
-        return [repr(sorted(row.items())) for row in self.line.push(rows).to_pylist()]
+        return [repr(sorted(row.items())) for row in promised(self.line.push(rows)).to_pylist()]
 
     def save(self) -> bytes:
         """All that is needed to go on."""
@@ -96,11 +92,11 @@ class Line:
 class Inside:
     """The process, seen from outside: fed, killed, compared."""
 
-    def __init__(self, seed: str, folder: Path, postgres: Postgres) -> None:
+    def __init__(self, seed: str, folder: Path, postgres: Postgres, service: str) -> None:
         import sqlalchemy as sa
 
         folder.mkdir()
-        self.seed, self.folder, self.postgres = seed, folder, postgres
+        self.seed, self.folder, self.postgres, self.service = seed, folder, postgres, service
         self.rng = random.Random(f"{seed} inside")
         stream = Stream("inside", "single", drawn(seed, 1)[0].queries, "files", "parquet", 0, 20)
         self.rows, self.number = Rows(stream, seed), 0
@@ -115,7 +111,8 @@ class Inside:
     def start(self) -> None:
         """Start, or start again from what was saved."""
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-        command = [sys.executable, "-m", "scripts.torture.inside", self.seed, str(self.folder), self.postgres.url]
+        command = [sys.executable, "-m", "scripts.torture.inside"]
+        command += [self.seed, str(self.folder), self.postgres.url, self.service]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
 
@@ -182,7 +179,7 @@ def main() -> None:
     """Run until killed."""
     from skyband.flow.blob import dump, read
 
-    seed, folder, url = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+    seed, folder, url, service = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
     store = sqlite3.connect(folder / "out.db", isolation_level=None)
     store.execute("PRAGMA journal_mode=WAL")
     store.execute("PRAGMA synchronous=FULL")
@@ -190,7 +187,7 @@ def main() -> None:
     store.execute("CREATE TABLE IF NOT EXISTS answers (at INTEGER PRIMARY KEY, line TEXT, row TEXT)")
     store.execute("CREATE TABLE IF NOT EXISTS top (rank INTEGER PRIMARY KEY, id INTEGER, score REAL)")
     known = {line: (number, blob) for line, number, blob in store.execute("SELECT line, number, blob FROM state")}
-    lines = {name: Line(name, seed) for name in LINES}
+    lines = {name: Line(name, seed, service) for name in LINES}
     done = dict.fromkeys(LINES, 0)
     for name in LINES:
         if name in known:

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from scripts.torture.service import frozen
 
 import skyband as sb
+from skyband.tables.http import Http
+from skyband.tables.memory import Memory
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000
@@ -101,6 +104,24 @@ def _leaderboard(rng: random.Random) -> tuple[sb.TopK, ...]:
     return (sb.TopK(k=rng.randint(1, 3), of="symbol", by=by, window=_window(rng), time="ts"),)
 
 
+def frozen_join(rng: random.Random, seed: str) -> sb.Join:
+    """With values that are all known from the start and stay as they are; the policy asks for them all the same."""
+    known = frozen(seed)
+    policy = rng.choice(["top", "border", "all", "likely"])
+    more = {"budget": rng.randint(2, 30), "spare": rng.randint(0, 6), "initial": pa.table(known)}
+    return sb.Join(Memory(known, "symbol"), on="symbol", columns={"weight": "double"}, policy=policy, **more)
+
+
+def remote(query: sb.TopK, url: str) -> sb.TopK:
+    """A query that joins, with the service in place of the memory."""
+    assert query.join is not None
+    return query.joining(query.join.replaced(table=Http(url, key="symbol"), deadline="300 ms"))
+
+
+def _joined(rng: random.Random, seed: str) -> tuple[sb.TopK, ...]:
+    return (_query(rng, by="price + weight", per=rng.choice([[], ["symbol"]]), join=frozen_join(rng, seed)),)
+
+
 KINDS: dict[str, Callable[[random.Random], tuple[sb.TopK, ...]]] = {
     "single": _single,
     "latest": _listed,
@@ -109,19 +130,20 @@ KINDS: dict[str, Callable[[random.Random], tuple[sb.TopK, ...]]] = {
     "each row": _each_row,
     "counting": _counting,
 }
-"""What can run on Spark. A join or a view that does goes in here, and is in every run from then on."""
+"""What runs on Spark; and joins, which have a service besides."""
 
 
 def drawn(seed: str, streams: int = 4) -> list[Stream]:
-    """The streams of one round: always one into a database, one from Redis, one workload."""
+    """The streams of one round: one into a database, a workload from Redis, a join or a leaderboard, one more."""
     rng = random.Random(f"{seed} pipelines")
-    kinds = ["latest", "workload", *rng.sample(["single", "leaderboard", "each row", "counting", "single"], 3)]
+    kinds = ["latest", "workload", rng.choice(["join", "leaderboard"]), rng.choice(["single", "each row", "counting"])]
     found = []
     for number, kind in enumerate(kinds[:streams]):
         source = "redis" if number == 1 else rng.choice(["files", "files", "redis"]) if number > 1 else "files"
         sink = "latest" if kind == "latest" else "parquet"
         files, groups = rng.choice([0, 1, 1, 2]), rng.choice([1, 3, 20])
-        found.append(Stream(f"s{number}", kind, KINDS[kind](rng), source, sink, files, groups))
+        queries = _joined(rng, seed) if kind == "join" else KINDS[kind](rng)
+        found.append(Stream(f"s{number}", kind, queries, source, sink, files, groups))
     if len({s.sink for s in found}) == 1:  # a slice of one or two streams
         found[0] = replace(found[0], sink="latest")
     return found

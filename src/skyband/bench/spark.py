@@ -7,8 +7,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -262,12 +263,18 @@ def cases(*, quick: bool) -> list[Case]:
 
 
 def settled(found: list[Result]) -> list[Result]:
-    """Case by case, of the runs of one way the one with the least CPU a row: what disturbs a run only adds to it."""
-    cases: dict[str, dict[str, Result]] = {}
+    """Case by case, of the runs of one way the one with the least CPU a row: what disturbs a run only adds to it.
+
+    Its time of a batch is the middle one of all runs: that does not go with the CPU.
+    """
+    cases: dict[str, dict[str, list[Result]]] = {}
     for result in found:
-        best = cases.setdefault(result.case, {})
-        best[result.way] = min(best.get(result.way, result), result, key=lambda run: run.micros_per_row)
-    return [result for ways in cases.values() for result in ways.values()]
+        cases.setdefault(result.case, {}).setdefault(result.way, []).append(result)
+    return [
+        replace(min(runs, key=lambda run: run.micros_per_row), batch_ms=median(run.batch_ms for run in runs))
+        for ways in cases.values()
+        for runs in ways.values()
+    ]
 
 
 def run(todo: list[Case], *, seed: int = 7) -> Iterator[Result]:
