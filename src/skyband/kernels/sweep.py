@@ -13,6 +13,7 @@ NEVER, FOREVER = -(1 << 62), 1 << 62  # before all time, and after
 AT, HEAD, SIZE, YOUNG, BASE, MOST, LISTED, WRITTEN, FULL, END, CUT, DONE, STEP, SHOWN, DUE = range(15)
 # What has to be done before it goes on.
 NOTHING, MERGE, ROOM = range(3)
+_RISING, _NEAR = 64, 8  # so many fresh rows go into the band one by one where no more than so many others are better
 
 
 class Rows(NamedTuple):
@@ -111,7 +112,8 @@ def advanced(hand, pick, work, rows, g, upto, shape, page, now):
         if now[DUE] == NOTHING:
             return (band, spare, fresh), pick, work
         rest, total = min(shape.k, rows.first[1, g] - now[AT]), now[SIZE] - now[HEAD] + now[YOUNG]
-        band, spare = roomy(band, now[SIZE], now[YOUNG] + 2), roomy(spare, 0, total)
+        band = roomy(band, now[SIZE], now[YOUNG] + 2 + max(FEW, now[SIZE] // 2))
+        spare = roomy(spare, 0, total)
         work = workroom(total, now[YOUNG])
         fresh = roomy(fresh, now[YOUNG], rest + max(FEW, now[SIZE] // 3))
         if rest == shape.k and len(pick[0]) == 0:
@@ -251,12 +253,24 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
         if young > 0 and (got < k or top >= band_score[head + got - 1]):
             # a few fresh rows reach the answer: put them into the band, and let the others wait
             bar = band_score[head + got - 1] if got == k else -np.inf
-            few = 0
+            few, least = 0, np.inf
             for i in range(young):
                 few += fresh_score[i] >= bar
-            if size - head + few > base + max(FEW // 8, base // 3) or few > 4:
+                least = min(least, fresh_score[i] if fresh_score[i] >= bar else np.inf)
+            # where scores rise they go in before nearly all others, which costs next to nothing
+            rising = 4 < few <= _RISING and size - head > _NEAR and least >= band_score[head + _NEAR]
+            if size - head + few > base + max(FEW // 8, base // 3) or (few > 4 and not rising):
                 due = MERGE
                 continue
+            if rising and head < few:  # room in front of the band
+                gap = max(FEW, (size - head) // 2)
+                if size - head + gap + few > len(band_id):
+                    due = ROOM
+                    break
+                for i in range(size - 1, head - 1, -1):
+                    j = i - head + gap
+                    band_score[j], band_time[j], band_id[j] = band_score[i], band_time[i], band_id[i]
+                head, size = gap, size - head + gap
             if size + few > len(band_id):
                 due = ROOM
                 break
