@@ -45,9 +45,9 @@ TARGETS = {
     "texts": Target(texts.query_text, texts.check_query_text, 15),
     "files": Target(texts.pipeline_file, texts.check_pipeline_file, 15),
     "expressions": Target(texts.expression, texts.check_expression, 40),
-    "batches": Target(batches.batch, batches.check_batch, 8),
-    "state": Target(state.damaged, state.check_damaged, 14),
-    "forged": Target(forged.forged, forged.check_forged, 10),
+    "batches": Target(batches.batch, batches.check_batch, 2),
+    "state": Target(state.damaged, state.check_damaged, 18),
+    "forged": Target(forged.forged, forged.check_forged, 5),
     "http": Target(http.request, http.check_request, 5),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -133,19 +133,21 @@ KINDS: dict[str, Callable[[random.Random], tuple[sb.TopK, ...]]] = {
 """What runs on Spark; and joins, which have a service besides."""
 
 
-def drawn(seed: str, streams: int = 4) -> list[Stream]:
-    """The streams of one round: one into a database, a workload from Redis, a join or a leaderboard, one more."""
+_TURNS = (("latest", "join", "leaderboard"), ("workload", "single", "each row", "counting"))
+"""Kinds that a stream of a round may be: the first, the second, and so on in turn."""
+
+
+def drawn(seed: str, streams: int = 2) -> list[Stream]:
+    """The streams of one round: each of another kind, the second from Redis."""
     rng = random.Random(f"{seed} pipelines")
-    kinds = ["latest", "workload", rng.choice(["join", "leaderboard"]), rng.choice(["single", "each row", "counting"])]
-    found = []
-    for number, kind in enumerate(kinds[:streams]):
+    found: list[Stream] = []
+    for number in range(streams):
+        kind = rng.choice([kind for kind in _TURNS[number % 2] if kind not in [one.kind for one in found]])
         source = "redis" if number == 1 else rng.choice(["files", "files", "redis"]) if number > 1 else "files"
         sink = "latest" if kind == "latest" else "parquet"
         files, groups = rng.choice([0, 1, 1, 2]), rng.choice([1, 3, 20])
         queries = _joined(rng, seed) if kind == "join" else KINDS[kind](rng)
         found.append(Stream(f"s{number}", kind, queries, source, sink, files, groups))
-    if len({s.sink for s in found}) == 1:  # a slice of one or two streams
-        found[0] = replace(found[0], sink="latest")
     return found
 
 
