@@ -1,4 +1,4 @@
-"""The sweep where scores rise: rows go into the band in front of nearly all others, one by one."""
+"""The sweep where scores rise or fall: rows go to the front of the band one by one, or to its end."""
 
 import numpy as np
 import pytest
@@ -24,15 +24,18 @@ def climbing(kind, number, rng):
             return np.where(rng.random(len(number)) < 0.6, number, rng.permutation(number))
 
 
+@pytest.mark.parametrize("sign", [1, -1], ids=["up", "down"])
 @pytest.mark.parametrize("kind", CLIMBS)
 @pytest.mark.parametrize(("k", "size", "slide"), [(30, 300, 10), (200, 1000, 7), (12, 500, 50), (100, 100, 20)])
-def test_rows_in_front_of_nearly_all_others(kind, k, size, slide):
+def test_slopes_make_no_difference(sign, kind, k, size, slide):
     rng = np.random.default_rng(k)
     number = np.arange(2_000)
-    score = climbing(kind, number, rng).astype(float)
+    score = sign * climbing(kind, number, rng).astype(float)
     rows = {"x": np.where(rng.random(len(score)) < 0.01, np.nan, score), "n": number}
     query = sb.TopK(k=k, by="x", window=sb.Counting(size, slide), id="n")
-    batches = ({name: column[low : low + 431] for name, column in rows.items()} for low in range(0, len(score), 431))
     want = sb.run(query, rows, engine="mintopk")
     assert sb.run(query, rows, engine="sweep").equals(want)
-    assert sb.run(query, batches, engine="sweep").to_pylist() == want.to_pylist()
+    for length in (431, 47):
+        starts = range(0, len(score), length)
+        batches = ({name: column[low : low + length] for name, column in rows.items()} for low in starts)
+        assert sb.run(query, batches, engine="sweep").to_pylist() == want.to_pylist()

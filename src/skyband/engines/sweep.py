@@ -9,6 +9,7 @@ import numpy as np
 
 from skyband.engines._groups import busy, enlarged, regrouped
 from skyband.engines.checked import WINDOWS, banded, checked, held, objects, require
+from skyband.engines.columns import fixed
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.kernels.order import by_group
 from skyband.kernels.sweep import NEVER, Marks, Page, Rows, Shape, settled, sweep
@@ -114,12 +115,12 @@ class Sweep:
         """The rows group by group, in their order within each; in room that serves again."""
         size = len(rows.id)
         if groups == 1 or rows.group is None:
-            return Rows(rows.score, rows.time, rows.id, np.array([[0], [size]]))
+            return Rows(fixed(rows.score), fixed(rows.time), fixed(rows.id), np.array([[0], [size]]))
         if len(self._sorted[0]) < size:
             self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
         score, time, number = (column[:size] for column in self._sorted)
         first = by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, number)
-        return Rows(score, time, number, first)
+        return Rows(fixed(score), fixed(time), fixed(number), first)
 
     def _rooms(self, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
         """How many lists and rows of answers to make room for: enough for most calls, never too much."""

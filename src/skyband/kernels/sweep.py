@@ -210,10 +210,23 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
             elif many:
                 found = best_of(score, at, upper, k, pick_score, pick_place)
                 back = pick_place[0] > pick_place[found - 1]
+            # where scores fall, each row ranks last and is beaten by none: no merge is needed
+            falling, last = young == 0 and 0 < size - head and size + found <= len(band_id), np.inf
+            if falling:
+                last = band_score[size - 1]
+            for j in range(found if falling else 0):
+                s = score[pick_place[found - 1 - j if back else j] if many else at + j]
+                if not s < last:
+                    falling = False
+                    break
+                last = s
             for j in range(found):
                 i = pick_place[found - 1 - j if back else j] if many else at + j
                 s = score[i]
-                if not np.isnan(s):  # otherwise a step without an object
+                if falling:
+                    band_score[size], band_time[size], band_id[size] = s, time[i], id[i]
+                    size, soon = size + 1, NEVER
+                elif not np.isnan(s):  # otherwise a step without an object
                     fresh_score[young], fresh_time[young], fresh_id[young] = s, time[i], id[i]
                     top = max(top, s)
                     young += 1
