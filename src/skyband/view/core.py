@@ -278,7 +278,7 @@ def _room(kmax: int) -> kernel.Rows:
         np.full(1 << int(4 * size).bit_length(), -1, np.int32),
         np.zeros(size, np.uint8),
         np.zeros(size, np.int32),
-        np.zeros(1 << max(0, int(kernel.BITS * size // 64).bit_length()), np.uint64),
+        np.zeros(max(kernel.WORDS, 1 << int(size // kernel.PLACES).bit_length()), np.uint64),
     )
 
 
