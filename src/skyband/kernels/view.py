@@ -3,7 +3,7 @@
 Rows stand in numbered places. `bound` is the rank at or before which every row of the table is in the view: it alone
 decides what a change means, so the ranking can wait. `order` lists the places best first as of the last `rank`; those
 that have changed since are marked and listed in `touched`. Two bits for every id that was let in turn nearly all others
-away with one look at memory that stays in the nearest cache, many rows at a time.
+away with one look at memory that stays in the nearest cache, many changes at a time.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _LOWEST_ID = -(1 << 63)
 _DIRTY, _ALIVE = 1, 2
 BLOCK = 64  # changes that are looked at together
 WORDS = 1024  # the least number of words of bits: 8 KB are a quarter of the nearest cache
-PLACES = 2  # at most so many places a word: of the ids outside fewer than one in 100 is then looked for
+PLACES = 2  # at most so many places a word: of the ids outside about one in 200 is then looked for
 _BITS = np.uint64(63)
 _ONE = np.uint64(1)
 _NO_BIT = np.uint64(0)
@@ -144,8 +144,8 @@ def rank(rows, marks):
             if i == count or row_score[new[i]] != row_score[new[low]]:
                 if i - low > 1:
                     run = new[low:i].copy()
-                    ids = np.argsort(-row_id[run], kind="mergesort")
-                    new[low:i] = run[ids]
+                    ids = np.argsort(row_id[run], kind="mergesort")  # the lowest number there is has no opposite
+                    new[low:i] = run[ids[::-1]]
                 low = i
     else:
         new = new.copy()
@@ -214,6 +214,12 @@ def remember(id, version, score, row, seen):
         seen_id[at], seen_version[at], seen_score[at], seen_row[at] = id[i], version[i], score[i], row[i]
 
 
+@inlined
+def _bounded(limit, limit_id):
+    """Whether some row may rank below the bound."""
+    return limit > -np.inf or limit_id > _LOWEST_ID
+
+
 @kernel
 def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     """Take changes from `shape[0]` on; stop where the view falls below `shape[1]` rows. Where it stopped.
@@ -225,24 +231,23 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     table holds may be older or younger than the stream. O(1) a change.
     """
     i, stop, most, keep, follow, fresh, again, base = shape
+    old = max(most // 4, 16)  # so many ids may have left before their bits are forgotten
     more = True
     while more:
         limit, limit_id = bound_score[0], bound_id[0]
-        bounded = limit > -np.inf or limit_id > _LOWEST_ID
-        asked = (i, stop if bounded else 0, most, follow, fresh, again, base)
+        asked = (i, stop if _bounded(limit, limit_id) else 0, most, old, follow, fresh, again, base)
         i, more = _taken(ids, score, version, rows, seen, marks, limit, limit_id, asked)
         if not more:
             break
         if marks[SIZE] > most:  # the lowest go, and what ranks below the rest is no longer known
             cut(rows, marks, bound_score, bound_id, keep)
-            bounded = True
-        if follow and bounded and marks[SIZE] > 0:
+        if follow and marks[SIZE] > 0 and _bounded(bound_score[0], bound_id[0]):
             rank(rows, marks)
             last = rows.order[marks[SIZE] - 1]
             bound_score[0], bound_id[0] = rows.score[last], rows.id[last]
-        if marks[LEFT] > most:
+        if marks[LEFT] > old:
             _refresh_bits(rows, marks)
-        more = not bounded or marks[SIZE] >= stop
+        more = marks[SIZE] >= stop or not _bounded(bound_score[0], bound_id[0])
     return i
 
 
@@ -253,7 +258,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
     Without `seen`, blocks of changes are sifted first, and only the suspects are taken one by one. The bound stays
     where it is, so what was none of them can become one in one way alone: a change before it let its id in.
     """
-    first, stop, most, follow, fresh, again, base = shape
+    first, stop, most, old, follow, fresh, again, base = shape
     row_id, row_score, row_row, _, free, slots, state, touched, bits = rows
     seen_id, seen_version, seen_score, seen_row = seen
     mask = len(slots) - 1
@@ -334,7 +339,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
             state[e] = _DIRTY
             left += 1
             least = min(least, size)
-        more = follow or size > most or left > most or size < stop
+        more = follow or size > most or left > old or size < stop
     marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT] = size, spare, least, changed, left
     marks[LEVEL], marks[PEAK], marks[DRAW] = level, peak, draw
     marks[IGNORABLE] += after - first - neutral - good - bad - stale
