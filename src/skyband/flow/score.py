@@ -63,6 +63,10 @@ def scores(by: Expression | Distance | Weighted | Score, rows: pa.Table) -> np.n
         return _measured(by, points(by.columns, rows))
     if not isinstance(by, Expression):
         return _called(by, rows)
+    if by.tree[0] == "column":
+        own = rows.column(by.tree[1])
+        if own.type == _FLOAT:  # its own score, NaN and infinities as they are: no look is needed
+            return _numpy(own)
     value = _value(by.tree, rows)
     if isinstance(value, pa.Scalar):
         return np.full(rows.num_rows, np.nan if value.as_py() is None else value.as_py())

@@ -2,22 +2,29 @@
 
 Rows stand in numbered places. `bound` is the rank at or before which every row of the table is in the view: it alone
 decides what a change means, so the ranking can wait. `order` lists the places best first as of the last `rank`; those
-that have changed since are marked and listed in `touched`. A bit for every id that was let in turns nearly all others
-away with one look at memory that stays in the nearest cache.
+that have changed since are marked and listed in `touched`. Two bits for every id that was let in turn nearly all others
+away with one look at memory that stays in the nearest cache, many changes at a time.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import bare, inlined, kernel
 
 # numbers of a view's `marks`
 SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT, LEVEL, PEAK, DRAW, COUNT = range(15)
 NO_VERSION = -(1 << 63)
 _LOWEST_ID = -(1 << 63)
 _DIRTY, _ALIVE = 1, 2
-BITS = 128  # bits a place: of the ids outside fewer than one in 60 is then looked for
+BLOCK = 64  # changes that are looked at together
+WORDS = 1024  # the least number of words of bits: 8 KB are a quarter of the nearest cache
+PLACES = 2  # at most so many places a word: of the ids outside about one in 200 is then looked for
+_BITS = np.uint64(63)
+_ONE = np.uint64(1)
+_NO_BIT = np.uint64(0)
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # shifted by n, its six highest bits are another number for each n
+_PLACE = np.array(sorted(range(64), key=lambda n: (0x03F79D71B4CB0A89 << n) % (1 << 64) >> 58), np.int64)
 
 
 class Rows(NamedTuple):
@@ -31,7 +38,7 @@ class Rows(NamedTuple):
     slots: np.ndarray  # places by the hash of their id, -1 where free
     state: np.ndarray  # whether a place holds a row, and whether it has changed since the last `rank`
     touched: np.ndarray  # the places that have
-    bits: np.ndarray  # one for each id that was let in, and for some that have left
+    bits: np.ndarray  # two, in one word, for each id that was let in, and for some that have left
 
 
 class Seen(NamedTuple):
@@ -60,11 +67,52 @@ def _find(id, ids, slots, mask):
 
 
 @inlined
-def _bit(id, bits):
-    """Which word and which bit stand for an id."""
+def _bits(id, words):
+    """Which word stands for an id, and which two bits of it."""
     h = np.uint64(id) * np.uint64(0xD6E8FEB86659FD93)
-    h = h >> np.uint64(32)
-    return np.int64((h >> np.uint64(6)) & np.uint64(len(bits) - 1)), np.uint64(1) << (h & np.uint64(63))
+    mine = (_ONE << ((h >> np.uint64(32)) & _BITS)) | (_ONE << ((h >> np.uint64(38)) & _BITS))
+    return (h >> np.uint64(44)) & np.uint64(len(words) - 1), mine
+
+
+@inlined
+def _suspects(ids, score, first, count, limit, words):
+    """A bit for each of `count` changes from `first` on that may concern the view; all others do not.
+
+    No branch and no store, so that many rows are looked at in one step.
+    """
+    found = _NO_BIT
+    for j in range(count):
+        at = np.uint64(first + j)  # no sign: no look whether it counts from the end
+        word, mine = _bits(ids[at], words)
+        found |= np.uint64((score[at] >= limit) | (words[word] & mine == mine)) << np.uint64(j)
+    return found
+
+
+@bare
+def _sift(ids, score, first, limit, words):
+    """The next block of changes, from `first` on, with suspects among them: where it begins, and a bit for each."""
+    block = first
+    while block + BLOCK <= len(ids):
+        found = _suspects(ids, score, block, BLOCK, limit, words)  # a number that the compiler knows
+        if found:
+            return block, found
+        block += BLOCK
+    return block, _suspects(ids, score, block, len(ids) - block, limit, words)
+
+
+@bare
+def _same(ids, first, after, count, id):
+    """A bit for each of `count` changes from `first` on, but the first `after` of them, that is of this id."""
+    found = _NO_BIT
+    for j in range(after, count):
+        found |= np.uint64(ids[np.uint64(first + j)] == id) << np.uint64(j)
+    return found
+
+
+@inlined
+def _lowest(mask):
+    """The number of the lowest bit that is set."""
+    return _PLACE[((mask & (~mask + _ONE)) * _DE_BRUIJN) >> np.uint64(58)]
 
 
 @inlined
@@ -96,8 +144,8 @@ def rank(rows, marks):
             if i == count or row_score[new[i]] != row_score[new[low]]:
                 if i - low > 1:
                     run = new[low:i].copy()
-                    ids = np.argsort(-row_id[run], kind="mergesort")
-                    new[low:i] = run[ids]
+                    ids = np.argsort(row_id[run], kind="mergesort")  # the lowest number there is has no opposite
+                    new[low:i] = run[ids[::-1]]
                 low = i
     else:
         new = new.copy()
@@ -128,8 +176,8 @@ def _refresh_bits(rows, marks):
     rows.bits[:] = 0
     for e in range(len(rows.id)):
         if rows.state[e] & _ALIVE:
-            word, bit = _bit(rows.id[e], rows.bits)
-            rows.bits[word] |= bit
+            word, mine = _bits(rows.id[e], rows.bits)
+            rows.bits[word] |= mine
     marks[LEFT] = 0
 
 
@@ -166,6 +214,12 @@ def remember(id, version, score, row, seen):
         seen_id[at], seen_version[at], seen_score[at], seen_row[at] = id[i], version[i], score[i], row[i]
 
 
+@inlined
+def _bounded(limit, limit_id):
+    """Whether some row may rank below the bound."""
+    return limit > -np.inf or limit_id > _LOWEST_ID
+
+
 @kernel
 def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     """Take changes from `shape[0]` on; stop where the view falls below `shape[1]` rows. Where it stopped.
@@ -176,39 +230,75 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     newer than what is known of their id; and of rows outside the view only those that no change spoke of, for what the
     table holds may be older or younger than the stream. O(1) a change.
     """
-    first, stop, most, keep, follow, fresh, again, base = shape
-    row_id, row_score, row_row, order, free, slots, state, touched, bits = rows
+    i, stop, most, keep, follow, fresh, again, base = shape
+    old = max(most // 4, 16)  # so many ids may have left before their bits are forgotten
+    more = True
+    while more:
+        limit, limit_id = bound_score[0], bound_id[0]
+        asked = (i, stop if _bounded(limit, limit_id) else 0, most, old, follow, fresh, again, base)
+        i, more = _taken(ids, score, version, rows, seen, marks, limit, limit_id, asked)
+        if not more:
+            break
+        if marks[SIZE] > most:  # the lowest go, and what ranks below the rest is no longer known
+            cut(rows, marks, bound_score, bound_id, keep)
+        if follow and marks[SIZE] > 0 and _bounded(bound_score[0], bound_id[0]):
+            rank(rows, marks)
+            last = rows.order[marks[SIZE] - 1]
+            bound_score[0], bound_id[0] = rows.score[last], rows.id[last]
+        if marks[LEFT] > old:
+            _refresh_bits(rows, marks)
+        more = marks[SIZE] >= stop or not _bounded(bound_score[0], bound_id[0])
+    return i
+
+
+@bare
+def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
+    """Take changes up to one after which there is more to do: how far it came, and whether there is.
+
+    Without `seen`, blocks of changes are sifted first, and only the suspects are taken one by one. The bound stays
+    where it is, so what was none of them can become one in one way alone: a change before it let its id in.
+    """
+    first, stop, most, old, follow, fresh, again, base = shape
+    row_id, row_score, row_row, _, free, slots, state, touched, bits = rows
     seen_id, seen_version, seen_score, seen_row = seen
     mask = len(slots) - 1
     size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
     level, peak, draw = marks[LEVEL], marks[PEAK], marks[DRAW]  # the walk of the size, as if no row made room
-    limit, limit_id = bound_score[0], bound_id[0]
-    ignorable, neutral, good, bad, stale = 0, 0, 0, 0, 0
+    neutral, good, bad, stale = 0, 0, 0, 0
     versions = len(seen_id) > 0
-    i = first
-    while i < len(ids):
+    block = edge = first  # changes from `block` to `edge` have been sifted
+    suspects = _NO_BIT
+    after = first
+    more = False
+    while after < len(ids) and not more:
+        i = after
+        if not versions:
+            if not suspects and edge < len(ids):
+                block, suspects = _sift(ids, score, edge, limit, bits)
+                edge = min(block + BLOCK, len(ids))
+            if not suspects:
+                after = len(ids)
+                break
+            i = block + _lowest(suspects)
+            suspects &= suspects - _ONE
+        after = i + 1
         id, s = ids[i], score[i]
         if versions:
             told = _told(id, seen_id, seen_version)
             known = seen_version[told] != NO_VERSION
             if known and not again and (fresh or seen_version[told] >= version[i]):
                 stale += 1
-                i += 1
                 continue
             if not fresh and not again:
                 seen_id[told], seen_version[told], seen_score[told], seen_row[told] = id, version[i], s, base + i
         inside = s > limit or (s == limit and id >= limit_id)  # false for NaN
-        word, bit = _bit(id, bits)
-        if not inside and not bits[word] & bit:
-            ignorable += 1
-            i += 1
+        word, mine = _bits(id, bits)
+        if not inside and bits[word] & mine != mine:
             continue
         at = _find(id, row_id, slots, mask)
         e = np.int64(slots[at])
         if e < 0:
             if not inside:
-                ignorable += 1
-                i += 1
                 continue
             good += 1
             level += 1
@@ -217,19 +307,15 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
             e = np.int64(free[spare])
             row_id[e], row_score[e], row_row[e] = id, s, base + i
             slots[at] = e
-            bits[word] |= bit
+            bits[word] |= mine
+            suspects |= _same(ids, block, after - block, edge - block, id)
             size += 1
             if not state[e] & _DIRTY:
                 touched[changed] = e
                 changed += 1
             state[e] = _ALIVE | _DIRTY
-            if size > most:  # the lowest go, and what ranks below the rest is no longer known
-                marks[SIZE], marks[FREE], marks[TOUCHED], marks[LEFT] = size, spare, changed, left
-                cut(rows, marks, bound_score, bound_id, keep)
-                size, spare, changed, left = marks[SIZE], marks[FREE], marks[TOUCHED], marks[LEFT]
-                limit, limit_id = bound_score[0], bound_id[0]
         elif fresh:
-            ignorable += 1
+            pass
         elif inside:
             neutral += 1
             row_row[e] = base + i
@@ -253,26 +339,15 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
             state[e] = _DIRTY
             left += 1
             least = min(least, size)
-        if follow and (limit > -np.inf or limit_id > _LOWEST_ID) and size > 0:
-            marks[SIZE], marks[FREE], marks[TOUCHED] = size, spare, changed
-            rank(rows, marks)
-            changed = 0
-            limit, limit_id = row_score[order[size - 1]], row_id[order[size - 1]]
-        i += 1
-        if left > most:
-            _refresh_bits(rows, marks)
-            left = 0
-        if size < stop and (limit > -np.inf or limit_id > _LOWEST_ID):
-            break
+        more = follow or size > most or left > old or size < stop
     marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT] = size, spare, least, changed, left
     marks[LEVEL], marks[PEAK], marks[DRAW] = level, peak, draw
-    marks[IGNORABLE] += ignorable
+    marks[IGNORABLE] += after - first - neutral - good - bad - stale
     marks[NEUTRAL] += neutral
     marks[GOOD] += good
     marks[BAD] += bad
     marks[STALE] += stale
-    bound_score[0], bound_id[0] = limit, limit_id
-    return i
+    return after, more
 
 
 @kernel

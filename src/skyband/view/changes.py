@@ -47,14 +47,15 @@ def batch_of(changes: Any, key: str) -> Batch:
     ([False, True], 2)
     """
     rows = changes if isinstance(changes, pa.Table) else as_table(changes)
-    if key not in rows.column_names:
-        msg = f"a batch of changes lacks the key column {key!r}: there are {', '.join(rows.column_names)}"
+    names = rows.column_names
+    if key not in names:
+        msg = f"a batch of changes lacks the key column {key!r}: there are {', '.join(names)}"
         raise SchemaError(msg)
     if rows.column(key).null_count:
         msg = f"a batch of changes has a row whose key {key!r} is NULL: fill it in, or leave the row out"
         raise SchemaError(msg)
     gone = None
-    if CHANGE in rows.column_names:
+    if CHANGE in names:
         kind = rows.column(CHANGE).cast(pa.string())
         known = pc.is_in(kind, value_set=pa.array(_KINDS))
         if not pc.all(known, min_count=0).as_py():
@@ -66,7 +67,7 @@ def batch_of(changes: Any, key: str) -> Batch:
             rows, kind = rows.filter(pc.invert(before)), kind.filter(pc.invert(before))
         gone = pc.equal(kind, "delete").to_numpy()
     version = None
-    if VERSION in rows.column_names:
+    if VERSION in names:
         version = _versions(rows.column(VERSION))
     return Batch(rows, gone, version)
 

@@ -102,7 +102,7 @@ class Core:
     @property
     def counts(self) -> Counts:
         """What changes there were."""
-        return Counts(*(int(x) for x in self.marks[kernel.IGNORABLE : kernel.STALE + 1]))
+        return Counts(*self.marks[kernel.IGNORABLE : kernel.STALE + 1].tolist())
 
     def take_least(self) -> int:
         """The smallest size since this was last asked."""
@@ -115,6 +115,10 @@ class Core:
         if reset:
             self.marks[[kernel.LEVEL, kernel.PEAK, kernel.DRAW]] = 0
         return int(self.marks[kernel.DRAW])
+
+    def soften(self, part: float) -> None:
+        """Take the worst fall so far for less: the view has become smaller."""
+        self.marks[kernel.DRAW] = np.ceil(self.marks[kernel.DRAW] * part)
 
     def apply(  # noqa: PLR0913 - columns and their reading
         self,
@@ -278,7 +282,7 @@ def _room(kmax: int) -> kernel.Rows:
         np.full(1 << int(4 * size).bit_length(), -1, np.int32),
         np.zeros(size, np.uint8),
         np.zeros(size, np.int32),
-        np.zeros(1 << max(0, int(kernel.BITS * size // 64).bit_length()), np.uint64),
+        np.zeros(max(kernel.WORDS, 1 << int(size // kernel.PLACES).bit_length()), np.uint64),
     )
 
 

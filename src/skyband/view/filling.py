@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from skyband.errors import TableError
@@ -47,13 +48,14 @@ class Filling:
         """Let the policy take rows away after a long time without a refill."""
         if self.core.bound == NOTHING:
             return
-        kmax, updates = self.policy.rested(self.meter.seen(self.core, self.kmax))
-        since = self.meter.since
+        meter = self.meter
+        kmax, updates = self.policy.rested(meter.seen(self.core, self.kmax))
         if kmax != self.kmax:
             self.core.resize(kmax)
-            since = since._replace(least=max(self.k, since.least - (self.kmax - kmax)))
+            meter.least = max(self.k, meter.least - (self.kmax - kmax))
+            meter.soften(self.core, min(1.0, math.sqrt(kmax / self.kmax)))  # fewer rows come and go
             self.kmax = kmax
-        self.meter.since = since._replace(updates=int(updates))
+        meter.updates = int(updates)
 
     def ask(self, count: Callable[[], int]) -> bool:
         """Ask the table for the rows that come next, now or in the background; whether it did not fail.

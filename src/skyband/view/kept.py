@@ -41,6 +41,7 @@ class Kept:
         self.columns = tuple(columns)
         self.types: dict[str, pa.DataType] = {}
         self._payload = Payload()
+        self._fits: pa.Schema | None = None  # columns that need no other types
         if types is not None:
             self._learn(types)
 
@@ -56,6 +57,8 @@ class Kept:
 
     def _learn(self, schema: pa.Schema) -> None:
         """The types of columns, as they first come."""
+        if schema == self._fits:
+            return
         for name in (self.key, *self.columns):
             if name not in self.types and name in schema.names:
                 kind = schema.field(name).type
@@ -124,12 +127,14 @@ class Kept:
     def whole(self, batch: Batch, by: Expression) -> Batch:
         """Changes with all columns: those that only delete rows need none but the key."""
         rows = batch.rows
-        for name in dict.fromkeys([*by.columns, *self.columns]):
-            if name in rows.column_names:
-                continue
+        names = rows.column_names
+        missing = [name for name in dict.fromkeys([*by.columns, *self.columns]) if name not in names]
+        if not missing:
+            return batch
+        for name in missing:
             if batch.gone is None or not batch.gone.all():
                 user = f"by={by.text!r} uses" if name in by.columns else "columns= names"
-                there = nearest(name, rows.column_names)
+                there = nearest(name, names)
                 msg = f"a batch of changes lacks the column {name!r}, which {user}: {there}"
                 raise SchemaError(msg)
             rows = rows.append_column(name, pa.nulls(rows.num_rows, self.types.get(name, _SCORE)))
@@ -137,7 +142,11 @@ class Kept:
 
     def typed(self, rows: pa.Table) -> pa.Table:
         """Rows in the types that came first: a stream and its table may differ in the width of a number."""
-        self._learn(rows.schema)
+        schema = rows.schema
+        if schema == self._fits:
+            return rows
+        self._learn(schema)
+        as_they_are = rows
         for name in dict.fromkeys([self.key, *self._names]):
             wanted, at = self.types.get(name), rows.schema.get_field_index(name)
             kind = rows.schema.field(at).type
@@ -154,6 +163,8 @@ class Kept:
             except pa.ArrowException as error:
                 msg = f"{wrong} ({str(error).splitlines()[0][:200]})"
                 raise SchemaError(msg) from error
+        if rows is as_they_are and self.types.keys() >= {self.key, *self.columns}:
+            self._fits = schema
         return rows
 
     def _widen(self, name: str, one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -163,6 +174,7 @@ class Kept:
         kind = pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(min(digits, 76), scale)
         if kind != other:
             self.types[name] = kind
+            self._fits = None
             self._payload.retype(name, kind)
         return kind
 

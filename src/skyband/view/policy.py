@@ -24,6 +24,7 @@ _ENOUGH = 100  # updates for each of the k rows, before a view may shrink becaus
 _LEAST = 3  # so far any view may fall
 _SIGMAS = 3  # good and bad updates that differ by less are taken to be equally likely
 _NOTHING = 1e-3  # the part of its updates' cost at which refills are no matter, however large a view may be
+LEAST_GROWTH = 0.15  # of the drawdown: even what swings about a mean falls a little farther in a longer time
 _JENSEN = 1.83  # E[1 / Z] * E[Z] of the walk with p = q
 
 
@@ -41,6 +42,7 @@ class Seen(NamedTuple):
     drawdown: int  # how far the size has fallen from where it stood before, at worst
     refill_cost: float  # seconds of the last refill
     update_cost: float  # seconds of an update, the mean of late
+    growth: float = 0.5  # the drawdown grows with this power of the updates: 1/2 where the size walks at random
 
 
 class Policy(Protocol):
@@ -122,14 +124,15 @@ class Adaptive:
     k + cap * sqrt(rows).
 
     With `watch` it need not wait so long: how far the size has fallen in T updates tells how far it may fall until the
-    goal, sqrt(Z0 / T) times as far if it walks at random. Half as much more is enough. It then starts with
-    k + sqrt(rows). `Adaptive(share=1, watch=False)` is the paper's own, at which refills cost as much as updates; it
-    starts with rows^0.6.
+    goal, sqrt(Z0 / T) times as far if it walks at random, and hardly farther if it swings about a mean, which shows
+    after a while. Half as much more is enough. In a smaller view fewer rows come and go, and it falls less far, by the
+    root of that. It then starts with k + 0.4 * sqrt(rows). `Adaptive(share=1, watch=False)` is the paper's own, at
+    which refills cost as much as updates; it starts with rows^0.6.
 
     Examples
     --------
     >>> Adaptive().start(100, 1_000_000)
-    1100
+    500
     >>> seen = Seen(k=10, kmax=100, rows=1000, size=9, least=9, updates=50, good=5, bad=96, drawdown=91,
     ...             refill_cost=1.0, update_cost=0.001)
     >>> printed = Adaptive(share=1, watch=False)
@@ -155,8 +158,8 @@ class Adaptive:
             raise QueryError(msg)
 
     def start(self, k: int, rows: int) -> int:
-        """As `Root`; the paper's own with rows^0.6, at least k."""
-        return Root().start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
+        """As `Root(0.4)`; the paper's own with rows^0.6, at least k."""
+        return Root(0.4).start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
 
     def refilled(self, seen: Seen) -> int:
         """Larger if the refill came too early."""
@@ -170,7 +173,8 @@ class Adaptive:
         """Smaller if no refill came for long."""
         goal = _interval(seen) / self.share
         if self.watch and seen.updates >= _ENOUGH * seen.k:
-            enough = seen.k + math.ceil(1.5 * max(seen.drawdown, _LEAST) * math.sqrt(goal / seen.updates))
+            fall = 1.5 * max(seen.drawdown, _LEAST) * (goal / seen.updates) ** seen.growth
+            enough = math.ceil(_settled(seen.k, fall / math.sqrt(seen.kmax)))
             if enough < 0.8 * seen.kmax:
                 return enough, seen.updates
         if seen.updates <= self.alpha * goal:
@@ -268,6 +272,17 @@ def _rows_for(goal: float, p: float, q: float, most: int) -> int:
 def _most(seen: Seen, cap: float) -> int:
     """No view is larger: k and `cap` times the root of the table's size, and never the whole table."""
     return max(seen.k, min(seen.k + math.ceil(cap * math.sqrt(seen.rows)), seen.rows))
+
+
+def _settled(k: int, fall: float) -> float:
+    """The x with x = k + fall * sqrt(x).
+
+    Examples
+    --------
+    >>> _settled(2, 1.0)
+    4.0
+    """
+    return ((fall + math.sqrt(fall * fall + 4 * k)) / 2) ** 2
 
 
 def _interval(seen: Seen) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.view.policy import Seen
+from skyband.view.policy import LEAST_GROWTH, Seen
 
 if TYPE_CHECKING:
     from skyband.view.core import Core
@@ -47,12 +48,16 @@ class Meter:
         self.stats = ViewStats()
         self.k, self.rows = k, 1
         self.update_cost, self.refill_cost = _USUAL, 0.0
-        self.since = Seen(k, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+        self.least = self.updates = self.good = self.bad = 0
+        """The smallest size since the last refill, and how many changes there were."""
+        self._falls: list[tuple[int, float]] = []  # the drawdown, noted whenever there were four times as many updates
         self._warned = False
 
     def begin(self, size: int) -> None:
         """From here on: a view of so many rows that has just been filled."""
-        self.since = self.since._replace(updates=0, good=0, bad=0, least=size)
+        self.updates = self.good = self.bad = 0
+        self.least = size
+        self._falls = []
 
     def account(self, core: Core, updates: int, seconds: float) -> None:
         """Count what the core did, and learn what an update costs."""
@@ -62,15 +67,34 @@ class Meter:
         self.update_cost = cost if self.update_cost == _USUAL else _OLD * self.update_cost + (1 - _OLD) * cost
         was, counts = self.stats, core.counts
         was.update_seconds += seconds
-        good, bad = counts.good - was.good, counts.bad - was.bad
+        self.updates += updates
+        self.good += counts.good - was.good
+        self.bad += counts.bad - was.bad
+        self.least = min(self.least, core.take_least())
         was.ignorable, was.neutral, was.good, was.bad, was.stale = counts
-        since = self.since
-        self.since = since._replace(
-            updates=since.updates + updates,
-            good=since.good + good,
-            bad=since.bad + bad,
-            least=min(since.least, core.take_least()),
-        )
+        if not self._falls or self.updates >= 4 * self._falls[-1][0]:
+            self._falls.append((self.updates, float(core.drawdown())))
+
+    def _growth(self, drawdown: int) -> float:
+        """The power of the updates with which the drawdown has grown since there were a sixteenth of them.
+
+        Examples
+        --------
+        >>> meter = Meter(10)
+        >>> meter._falls, meter.updates = [(1_000, 6.0), (4_000, 20.0)], 16_000
+        >>> meter._growth(12), meter._growth(24), meter._growth(100)
+        (0.25, 0.5, 0.5)
+        """
+        for updates, fall in reversed(self._falls):
+            if 16 * updates <= self.updates:
+                grown = math.log(max(drawdown, 1) / max(fall, 1.0)) / math.log(self.updates / updates)
+                return min(max(grown, LEAST_GROWTH), 0.5)
+        return 0.5
+
+    def soften(self, core: Core, part: float) -> None:
+        """Take the falls so far for less: the view has become smaller."""
+        core.soften(part)
+        self._falls = [(updates, part * fall) for updates, fall in self._falls]
 
     def refilled(self, rows: int, seconds: float) -> None:
         """Count a refill."""
@@ -81,39 +105,42 @@ class Meter:
 
     def seen(self, core: Core, kmax: int) -> Seen:
         """What a policy may know."""
-        return self.since._replace(
-            k=self.k,
-            kmax=kmax,
-            rows=self.rows,
-            size=core.size,
-            drawdown=core.drawdown(),
-            refill_cost=self.refill_cost,
-            update_cost=self.update_cost,
+        drawdown = core.drawdown()
+        return Seen(
+            self.k,
+            kmax,
+            self.rows,
+            core.size,
+            self.least,
+            self.updates,
+            self.good,
+            self.bad,
+            drawdown,
+            self.refill_cost,
+            self.update_cost,
+            self._growth(drawdown),
         )
 
     def warn(self) -> None:
         """Say once that rows leave faster than they enter: then no small view serves long (section 4.5)."""
-        since = self.since
-        if not self._warned and since.bad > _MANY and since.bad > 2 * since.good:
+        if not self._warned and self.bad > _MANY and self.bad > 2 * self.good:
             self._warned = True
             _log.warning(
                 "more rows leave this view than enter it (%d against %d since it was filled), so it must be refilled "
                 "often, whatever its size: rank by something that lasts longer, or ask the table itself",
-                since.bad,
-                since.good,
+                self.bad,
+                self.good,
             )
 
     def save(self) -> np.ndarray:
         """What is known of costs and since the last refill."""
-        since = self.since
-        counted = (since.least, since.updates, since.good, since.bad, self._warned)
+        counted = (self.least, self.updates, self.good, self.bad, self._warned)
         return np.array([self.rows, self.update_cost, self.refill_cost, *counted], np.float64)
 
     def load(self, saved: np.ndarray, core: Core) -> None:
         """Go on counting where another view stopped."""
         rows, self.update_cost, self.refill_cost, *counted = saved.tolist()
-        least, updates, good, bad, warned = (int(x) for x in counted)
+        self.least, self.updates, self.good, self.bad, warned = (int(x) for x in counted)
         self.rows, self._warned = int(rows), bool(warned)
-        self.since = self.since._replace(least=least, updates=updates, good=good, bad=bad)
         was = self.stats
         was.ignorable, was.neutral, was.good, was.bad, was.stale = core.counts

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skyband.tables.protocol import Base, Ranked
 
 
-_PIECE = 1 << 18  # changes after which the policy looks again, however long the batch
+_PIECE = 1 << 20  # changes after which the policy looks again, however long the batch
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
