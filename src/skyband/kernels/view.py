@@ -352,23 +352,40 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
 
 @kernel
 def cut(rows, marks, bound_score, bound_id, most):
-    """Drop all rows after the first `most`."""
-    if marks[SIZE] <= most:
+    """Drop all rows after the first `most`, without ranking them. O(k')."""
+    size, changed = marks[SIZE], marks[TOUCHED]
+    if size <= most:
         return
-    row_id, row_score, _, order, free, slots, state, _, _ = rows
-    rank(rows, marks)
+    row_id, row_score, _, _, free, slots, state, touched, _ = rows
+    place, score, found = np.empty(size, np.int64), np.empty(size), 0
+    for e in range(len(row_id)):
+        if state[e] & _ALIVE:
+            place[found], score[found] = e, row_score[e]
+            found += 1
+    lowest = np.partition(score, size - most)[size - most]
+    tied, above = np.empty(size, np.int64), 0
+    equal = 0
+    for i in range(size):
+        above += score[i] > lowest
+        if score[i] == lowest:
+            tied[equal] = row_id[place[i]]
+            equal += 1
+    last = np.sort(tied[:equal])[equal - (most - above)]
     mask = len(slots) - 1
-    while marks[SIZE] > most:
-        marks[SIZE] -= 1
-        e = order[marks[SIZE]]
+    for i in range(size):
+        e = place[i]
+        if score[i] > lowest or (score[i] == lowest and row_id[e] >= last):
+            continue
         _unslot(_find(row_id[e], row_id, slots, mask), row_id, slots, mask)
         free[marks[FREE]] = e
         marks[FREE] += 1
-        marks[LEFT] += 1
-        state[e] = 0
-    marks[ORDERED] = most
-    last = order[most - 1]
-    bound_score[0], bound_id[0] = row_score[last], row_id[last]
+        if not state[e] & _DIRTY:
+            touched[changed] = e
+            changed += 1
+        state[e] = _DIRTY
+    marks[LEFT] += size - most
+    marks[SIZE], marks[TOUCHED] = most, changed
+    bound_score[0], bound_id[0] = lowest, last
 
 
 @kernel
