@@ -98,15 +98,17 @@ class SweepEachRow:
         held = len(self._bands.mark) + len(rows.id)
         shape = self._shape._replace(most=min(self._shape.k, held))
         pages: list[Page] = []
+        owners: list[np.ndarray] = []
         more, told = True, 0
         while more:
             page = self._page(len(rows.id), held, int((goal - self._marks.done).clip(0).sum()))
             self._bands, lists, size, most, more = advanced(self._bands, self._marks, rows, goal, shape, page)
             self.peak = max(self.peak, most)
-            pages.append(_written(page, lists, size))
+            pages.append(_written(page, int(lists.sum()), size))
+            owners.append(lists)
             told += size
             self._room = max(_LEAST, 2 * told)
-        return _bound(pages, groups, once=shape.emit == ARRIVALS)
+        return _bound(pages, owners, once=shape.emit == ARRIVALS)
 
     def _page(self, rows: int, held: int, positions: int) -> Page:
         """Room for answers: about twice what the last call told, since room is dear even if little is written to it."""
@@ -118,8 +120,12 @@ class SweepEachRow:
             room = min(room, self._room)
         room = max(room, min(shape.k, held), 1)
         lists = min(steps, room, _MOST)
+        step = np.empty(lists, np.int64)
         return Page(
-            np.empty((3, lists), np.int64),
+            step,
+            step
+            if shape.counts
+            else np.empty(lists, np.int64),  # a column less to write, where rows are told in number
             np.zeros(lists + 1, np.int64),
             np.empty(room, np.int64),
             np.empty(room),
@@ -178,17 +184,28 @@ class SweepEachRow:
 
 def _written(page: Page, lists: int, rows: int) -> Page:
     """The part of a page that was written, in room of its own if it is small."""
-    cut = Page(page.lists[:, :lists], page.first[: lists + 1], page.id[:rows], page.score[:rows], page.rank[:rows])
-    return Page(*(c.copy() for c in cut)) if 4 * rows < len(page.id) else cut
+    step, end, first, *told = page
+    few = 4 * rows < len(page.id)
+    steps = step[:lists].copy() if few else step[:lists]
+    ends = steps if end is step else end[:lists].copy() if few else end[:lists]
+    rest = [first[: lists + 1], *(column[:rows] for column in told)]
+    return Page(steps, ends, *(column.copy() for column in rest)) if few else Page(steps, ends, *rest)
 
 
-def _bound(pages: list[Page], groups: int, *, once: bool) -> Answers:
-    """All pages as one, ordered by end, group and step."""
+def _bound(pages: list[Page], owners: list[np.ndarray], *, once: bool) -> Answers:
+    """All pages as one, ordered by end, group and step; `owners` has the number of each group's lists on them."""
+    groups = len(owners[0])
     if len(pages) == 1:
-        lists, first, id, score, rank = pages[0]
+        step, end, first, id, score, rank = pages[0]
     else:
-        lists = np.concatenate([p.lists for p in pages], axis=1)
+        step = np.concatenate([p.step for p in pages])
+        shared = all(p.end is p.step for p in pages)
+        end = step if shared else np.concatenate([p.end for p in pages])
         first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))])
-        id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (2, 3, 4))
-    answers = Answers(lists[0], lists[1], lists[2].astype(np.int32), first, id, score, rank if once else None)
+        id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (3, 4, 5))
+    if groups == 1:
+        group = np.zeros(len(step), np.int32)
+    else:
+        group = np.repeat(np.tile(np.arange(groups, dtype=np.int32), len(owners)), np.concatenate(owners))
+    answers = Answers(step, end, group, first, id, score, rank if once else None)
     return answers if groups == 1 else ordered(answers)

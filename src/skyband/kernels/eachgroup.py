@@ -37,6 +37,7 @@ from skyband.kernels.eachrow import (
     stepped,
 )
 from skyband.kernels.front import FAR
+from skyband.kernels.runs import falls
 
 LOG = 1024  # rows that may enter the list before those passed over are taken in hand
 
@@ -66,8 +67,8 @@ class Marks(NamedTuple):
 def advanced(bands, marks, rows, upto, shape, page):
     """Take the rows of each group, as long as the page has room.
 
-    Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether there
-    is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so that the
+    Returns the new bands, how many lists of each group and how many rows are on the page, the most rows kept at once,
+    and whether there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so that the
     same call with a new page goes on.
     """
     hand = (columns(FEW), columns(FEW), columns(FEW))
@@ -78,7 +79,7 @@ def advanced(bands, marks, rows, upto, shape, page):
     old = (bands.score, bands.time, bands.mark)
     kept, first, total, peak = columns(max(len(bands.mark), FEW)), np.empty((2, len(upto)), np.int64), 0, 0
     num, real = np.zeros(STATE, np.int64), np.zeros(2, np.float64)
-    why = FINISHED
+    lists, why = np.zeros(len(upto), np.int64), FINISHED
     for g in range(len(upto)):
         low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
         at, stop = rows.first[0, g], rows.first[1, g]
@@ -90,17 +91,22 @@ def advanced(bands, marks, rows, upto, shape, page):
             num[PHASE], num[PEAK], num[LOST], num[KNOWN] = 0, high - low, marks.lost[g], 0
             if marks.lost[g]:
                 num[OLDEST] = -FAR  # the next step finds out
-            why = ROOM
+            why, before = ROOM, num[LISTED]
             while why not in (FINISHED, PAGE):
-                why = stepped(arrived, stop, upto[g], shape, hand[0], hand[1], work, page, g, num, real)
+                why = stepped(arrived, stop, upto[g], shape, hand[0], hand[1], work, page, num, real)
                 if why == MERGE:
                     hand, spare = merged(hand, spare, shape, num[NOW] - shape.size, num, real, False)
                 elif why == ROOM:
                     hand, work = grown(hand, work, num)
+            lists[g] = num[LISTED] - before
             while not held(arrived, shape, hand[1], work, num, real):
                 hand, work = grown(hand, work, num)
             size = len(hand[0][0]) - num[HEAD]
             peak = max(peak, total + max(num[PEAK], size + num[YOUNG]) + len(bands.mark) - high)
+            if 0 < num[YOUNG] and (size == 0 or hand[1][0][0] < hand[0][0][-1]) and falls(hand[1][0], 0, num[YOUNG]):
+                behind, num[BASE] = num[YOUNG], min(num[BASE], size) + num[YOUNG]  # they are ranked as they are
+            else:
+                behind = 0
             if size + num[YOUNG] > most_of(num[BASE]):
                 hand, spare = merged(
                     hand, spare, shape, num[DONE] - 1 - shape.size if shape.counts else -FAR, num, real, False
@@ -110,7 +116,12 @@ def advanced(bands, marks, rows, upto, shape, page):
             copied(hand[0], num[HEAD], size, kept, total)
             copied(hand[1], 0, num[YOUNG], kept, total + size)
             total += size + num[YOUNG]
-            rows.first[0, g], marks.ranked[g], marks.base[g], marks.bar[g] = num[AT], size, num[BASE], real[BAR]
+            rows.first[0, g], marks.ranked[g], marks.base[g], marks.bar[g] = (
+                num[AT],
+                size + behind,
+                num[BASE],
+                real[BAR],
+            )
             marks.done[g], marks.step[g], marks.shown[g] = num[DONE], num[SEEN] + num[AT], num[SHOWN] > 0
             marks.lost[g] = num[LOST] > 0
         else:
@@ -121,7 +132,7 @@ def advanced(bands, marks, rows, upto, shape, page):
             marks.done[g] = max(marks.done[g], upto[g])
         first[1, g] = total
     new = Bands(kept[0][:total], kept[1][:total], kept[2][:total], first)
-    return new, num[LISTED], num[WRITTEN], peak, why == PAGE
+    return new, lists, num[WRITTEN], peak, why == PAGE
 
 
 @kernel
