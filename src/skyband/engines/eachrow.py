@@ -97,39 +97,40 @@ class SweepEachRow:
         rows = self._by_group(arrivals, groups)
         held = len(self._bands.mark) + len(rows.id)
         shape = self._shape._replace(most=min(self._shape.k, held))
-        pages: list[Page] = []
-        owners: list[np.ndarray] = []
-        more, told = True, 0
-        while more:
-            page = self._page(len(rows.id), held, int((goal - self._marks.done).clip(0).sum()))
-            self._bands, lists, size, most, more = advanced(self._bands, self._marks, rows, goal, shape, page)
-            self.peak = max(self.peak, most)
-            pages.append(_written(page, int(lists.sum()), size))
+        steps = int((goal - self._marks.done).clip(0).sum()) if shape.counts else len(rows.id)
+        most = held if shape.emit == ARRIVALS else (steps + 1) * shape.most  # rows it can tell
+        room = min(most, _MOST if shape.emit == ANSWERS else self._room)
+        page, listed, written, owners = self._page(steps, max(room, shape.most, 1)), 0, 0, []
+        while True:
+            self._bands, lists, written, peak, more = advanced(
+                self._bands, self._marks, rows, goal, shape, page, listed, written
+            )
+            self.peak = max(self.peak, peak)
+            listed += int(lists.sum())
             owners.append(lists)
-            told += size
-            self._room = max(_LEAST, 2 * told)
-        return _bound(pages, owners, once=shape.emit == ARRIVALS)
+            if not more:
+                break
+            left = int((rows.first[1] - rows.first[0]).sum())
+            likely = written * left // max(len(rows.id) - left, 1)  # if it goes on like that
+            room = min(max(written, likely + likely // 8, _LEAST), most, max(written, _MOST))
+            longer = self._page(steps, written + max(room, shape.most, 1))
+            for new, old in zip(longer, page, strict=True):
+                new[: min(len(old), len(new))] = old[: len(new)]
+            page = longer
+        self._room = max(_LEAST, 2 * written)
+        return _bound(_written(page, listed, written), owners, once=shape.emit == ARRIVALS)
 
-    def _page(self, rows: int, held: int, positions: int) -> Page:
-        """Room for answers: about twice what the last call told, since room is dear even if little is written to it."""
-        shape = self._shape
-        steps = (positions if shape.counts else rows) + 1
-        once = shape.emit == ARRIVALS
-        room = min(held if once else steps * min(shape.k, held), _MOST)
-        if shape.emit != ANSWERS:
-            room = min(room, self._room)
-        room = max(room, min(shape.k, held), 1)
-        lists = min(steps, room, _MOST)
+    def _page(self, steps: int, room: int) -> Page:
+        """Room for answers. It is dear even if little is written to it, so there is seldom room for all that may be."""
+        lists = min(steps + 1, room)
         step = np.empty(lists, np.int64)
         return Page(
             step,
-            step
-            if shape.counts
-            else np.empty(lists, np.int64),  # a column less to write, where rows are told in number
+            step if self._shape.counts else np.empty(lists, np.int64),  # a column less, where they are the same
             np.zeros(lists + 1, np.int64),
             np.empty(room, np.int64),
             np.empty(room),
-            np.empty(room if once else 0, np.int64),
+            np.empty(room if self._shape.emit == ARRIVALS else 0, np.int64),
         )
 
     def _by_group(self, rows: Objects, groups: int) -> Rows:
@@ -192,20 +193,12 @@ def _written(page: Page, lists: int, rows: int) -> Page:
     return Page(steps, ends, *(column.copy() for column in rest)) if few else Page(steps, ends, *rest)
 
 
-def _bound(pages: list[Page], owners: list[np.ndarray], *, once: bool) -> Answers:
-    """All pages as one, ordered by end, group and step; `owners` has the number of each group's lists on them."""
+def _bound(page: Page, owners: list[np.ndarray], *, once: bool) -> Answers:
+    """The page ordered by end, group and step; `owners` has the number of each group's lists, in the page's order."""
     groups = len(owners[0])
-    if len(pages) == 1:
-        step, end, first, id, score, rank = pages[0]
-    else:
-        step = np.concatenate([p.step for p in pages])
-        shared = all(p.end is p.step for p in pages)
-        end = step if shared else np.concatenate([p.end for p in pages])
-        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))])
-        id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (3, 4, 5))
     if groups == 1:
-        group = np.zeros(len(step), np.int32)
+        group = np.zeros(len(page.step), np.int32)
     else:
         group = np.repeat(np.tile(np.arange(groups, dtype=np.int32), len(owners)), np.concatenate(owners))
-    answers = Answers(step, end, group, first, id, score, rank if once else None)
+    answers = Answers(page.step, page.end, group, *page[2:5], page.rank if once else None)
     return answers if groups == 1 else ordered(answers)

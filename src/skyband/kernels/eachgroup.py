@@ -64,12 +64,12 @@ class Marks(NamedTuple):
 
 
 @kernel
-def advanced(bands, marks, rows, upto, shape, page):
-    """Take the rows of each group, as long as the page has room.
+def advanced(bands, marks, rows, upto, shape, page, listed, written):
+    """Take the rows of each group, as long as the page has room behind the lists and rows that are on it.
 
-    Returns the new bands, how many lists of each group and how many rows are on the page, the most rows kept at once,
-    and whether there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so that the
-    same call with a new page goes on.
+    Returns the new bands, how many lists of each group were put on the page, how many rows are on it, the most rows
+    kept at once, and whether there is more to do. `marks` is brought up to date in place and `rows.first` moved past
+    what was taken, so that the same call with a longer page goes on.
     """
     hand = (columns(FEW), columns(FEW), columns(FEW))
     most = min(shape.k, len(rows.id) + len(bands.mark))
@@ -79,6 +79,7 @@ def advanced(bands, marks, rows, upto, shape, page):
     old = (bands.score, bands.time, bands.mark)
     kept, first, total, peak = columns(max(len(bands.mark), FEW)), np.empty((2, len(upto)), np.int64), 0, 0
     num, real = np.zeros(STATE, np.int64), np.zeros(2, np.float64)
+    num[LISTED], num[WRITTEN] = listed, written
     lists, why = np.zeros(len(upto), np.int64), FINISHED
     for g in range(len(upto)):
         low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
