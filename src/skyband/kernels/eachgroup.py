@@ -39,6 +39,8 @@ from skyband.kernels.eachrow import (
 from skyband.kernels.front import FAR
 from skyband.kernels.runs import falls
 
+SPANS = 1024  # parts of the window that a rough walk tells apart, if that is more than two for k rows
+DEEP = 16  # a heap for a smaller k is as quick
 LOG = 1024  # rows that may enter the list before those passed over are taken in hand
 
 
@@ -74,7 +76,7 @@ def advanced(bands, marks, rows, upto, shape, page, listed, written):
     hand = (columns(FEW), columns(FEW), columns(FEW))
     most = min(shape.k, len(rows.id) + len(bands.mark))
     work = (np.empty(most, np.float64), np.empty(FEW, np.int64), np.empty(LOG, np.int64))
-    spare = (np.empty(FEW, np.int64), np.empty(most, np.int64))
+    spare = (np.empty(FEW, np.int64), np.empty(most, np.int64), np.empty(SPANS, np.int64))
     arrived = (rows.score, rows.time, rows.id)
     old = (bands.score, bands.time, bands.mark)
     kept, first, total, peak = columns(max(len(bands.mark), FEW)), np.empty((2, len(upto)), np.int64), 0, 0
@@ -192,7 +194,7 @@ def merged(hand, spare, shape, cutoff, num, real, whole):
     """
     band, young, to = hand
     n, head, end = num[YOUNG], num[HEAD], len(band[0])
-    order, latest = spare
+    order, latest, ages = spare
     if len(order) < n:
         order = np.empty(2 * n, np.int64)
     sort(young[0], n, order)
@@ -200,14 +202,17 @@ def merged(hand, spare, shape, cutoff, num, real, whole):
     out = 0
     if not whole and n > 0 and head < end and real[BEST] < band[0][end - 1]:
         out, head = lived(band, head, to, cutoff), end
-    out = walked(band, head, young, n, order, to, out, latest, shape.k, cutoff)
+    if not whole and shape.k >= DEEP and 2 * shape.size <= SPANS * shape.k and n > 0 and head < end:
+        out = roughly_walked(band, head, young, n, order, to, out, ages, shape, cutoff)
+    else:
+        out = walked(band, head, young, n, order, to, out, latest, shape.k, cutoff)
     if end < out + FEW:
         band = columns(2 * out + FEW)
         end = len(band[0])
     copied(to, 0, out, band, end - out)
     num[HEAD], num[YOUNG], num[BASE], real[BEST] = end - out, 0, out, -np.inf
     measured(band, shape.k, num, real)
-    return (band, young, to), (order, latest)
+    return (band, young, to), (order, latest, ages)
 
 
 @kernel
@@ -266,10 +271,50 @@ def walked(band, head, young, n, order, to, out, latest, k, cutoff):
 
 
 @kernel
+def roughly_walked(band, head, young, n, order, to, out, count, shape, cutoff):
+    """The same but for some that could go, and quicker for a large k: rows are counted by the part of the window.
+
+    Of two rows in one part none is taken to outlive the other. There must be rows of either kind.
+    """
+    score, time, mark = band
+    y_score, y_time, y_mark = young
+    to_score, to_time, to_mark = to
+    k, end, i, j = shape.k, len(score), head, 0
+    newest = cutoff
+    for p in range(n):
+        newest = max(newest, y_time[p])
+    for p in range(head, end):
+        newest = max(newest, time[p])
+    first = max(cutoff, newest - shape.size)
+    scale = SPANS / (shape.size + 1.0)
+    count[:] = 0
+    bar, lasting = 0, 0  # what is in a part before the bar is out; rows so far in the parts after it
+    for _ in range(end - head + n):
+        p, q = order[min(j, n - 1)], min(i, end - 1)
+        over = (y_score[p] > score[q]) | ((y_score[p] == score[q]) & (y_mark[p] > mark[q]))
+        new = (j < n) & ((i == end) | over)
+        t = y_time[p] if new else time[q]
+        to_score[out] = y_score[p] if new else score[q]
+        to_time[out] = t
+        to_mark[out] = y_mark[p] if new else mark[q]
+        j += new
+        i += not new
+        part = int(max(t - first, 0) * scale)
+        stays = (t > cutoff) & (part >= bar)
+        count[part] += stays
+        lasting += stays & (part > bar)
+        out += stays
+        while lasting >= k:
+            bar += 1
+            lasting -= count[bar]
+    return out
+
+
+@kernel
 def settled(bands, marks, shape):
     """The bands merged and pruned: exactly what fewer than k better rows outlive. `marks` is brought up to date."""
     hand = (columns(FEW), columns(FEW), columns(FEW))
-    spare = (np.empty(FEW, np.int64), np.empty(min(shape.k, len(bands.mark)), np.int64))
+    spare = (np.empty(FEW, np.int64), np.empty(min(shape.k, len(bands.mark)), np.int64), np.empty(SPANS, np.int64))
     old = (bands.score, bands.time, bands.mark)
     kept, first, total = columns(len(bands.mark)), np.empty((2, len(marks.done)), np.int64), 0
     num, real = np.zeros(STATE, np.int64), np.zeros(2, np.float64)
