@@ -165,11 +165,12 @@ def expired(score, time, mark, head, sure, k, cutoff):
     Mostly it is one of them, and the next in rank is alive: then all of it goes without a branch.
     """
     if head + k < len(time) and time[head + k] > cutoff:
-        low, one, place, late = np.uint64(head), np.uint64(1), 0, 0
+        low, one, place, late, oldest = np.uint64(head), np.uint64(1), 0, 0, time[head + k]
         for i in range(k):
-            out = int(time[low + np.uint64(i)] <= cutoff)
-            late += out
-            place += out * i
+            t = time[low + np.uint64(i)]
+            late += t <= cutoff
+            place |= i if t <= cutoff else 0  # if it is but one
+            oldest = min(oldest, t if t > cutoff else FAR)
         if late == 1:
             top = low + np.uint64(place)
             for i in range(np.uint64(place)):
@@ -178,9 +179,6 @@ def expired(score, time, mark, head, sure, k, cutoff):
                 time[top - np.uint64(i)] = time[top - np.uint64(i) - one]
             for i in range(np.uint64(place)):
                 mark[top - np.uint64(i)] = mark[top - np.uint64(i) - one]
-            oldest = FAR
-            for i in range(k):
-                oldest = min(oldest, time[low + one + np.uint64(i)])
             return head + 1, oldest, 1, sure - (place < sure)
     alive, gone, oldest, i, last, left = 0, 0, FAR, head, head, sure
     while i < len(time) and alive < k:
