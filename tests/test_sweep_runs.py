@@ -113,6 +113,46 @@ def test_stretches_longer_than_the_window(stream, counts, k):
 
 
 @pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("k", [3, 20])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_stretches_of_every_length(sign, k, counts):
+    """Between rows in random order: above all of them, or below."""
+    rng = np.random.default_rng(k)
+    for length in range(1, 60):
+        parts = [rng.random(40) for _ in range(8)]
+        parts[1::2] = (sign * (rng.random() + np.arange(length) / 9) for _ in range(4))
+        score = np.concatenate(parts)
+        number, found = np.arange(len(score)), []
+        query = count_query(k, 60, 1, emit="arrivals") if counts else time_query(k, 60, 0, emit="arrivals")
+        for engine in ("sweep", "strict"):
+            given = Objects(score, number, number)
+            answers = build(engine, query).advance(given, np.array([len(score)]) if counts else len(score))
+            found.append(said(answers, number))
+        assert found[0] == found[1], length
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("seed", range(40))
+def test_stretches_of_any_kind(seed, counts):
+    rng = np.random.default_rng([seed, counts])
+    rows, k, size = int(rng.integers(100, 700)), int(rng.choice([1, 2, 3, 5, 9, 20])), int(rng.integers(1, 200))
+    found, at = [], 0.0
+    while sum(map(len, found)) < rows:
+        many = int(rng.integers(1, rng.choice([5, 40, 300])))
+        ways = (rng.random(many), rng.integers(0, 3, many), rng.standard_normal(many) * rng.choice([0.1, 10]))
+        found.append(at + np.cumsum(rng.choice([-1, 1]) * ways[rng.integers(3)]))
+        at = found[-1][-1] + (rng.standard_normal() * 50 if rng.random() < 0.4 else 0)
+    score = np.concatenate(found)[:rows]
+    if rng.random() < 0.3:
+        score[rng.random(rows) < rng.choice([0.003, 0.05])] = np.nan
+    time = np.arange(rows) if counts else np.sort(rng.integers(0, rng.choice([20, 500, 5000]), rows))
+    query = count_query(k, size, 1, emit="arrivals") if counts else time_query(k, size, 0, emit="arrivals")
+    parts = [(int(cut), rng.random() < 0.5, rng.random() < 0.5) for cut in rng.integers(0, rows, rng.integers(0, 5))]
+    told = fed(query, score, time, np.zeros(rows, np.int32), parts, int(rng.choice([7, 4096])), counts=counts)
+    assert told == [expected(score, time, k, size, "arrivals", steps=rows if counts else None)]
+
+
+@pytest.mark.parametrize("counts", [True, False])
 def test_a_falling_stream_keeps_the_window_and_no_more(counts):
     number = np.arange(50_000)
     query = count_query(9, 4_000, 1, emit="arrivals") if counts else time_query(9, 4_000, 0, emit="arrivals")

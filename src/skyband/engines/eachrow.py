@@ -49,6 +49,9 @@ class SweepEachRow:
     beat. They wait, unsorted, until the bar comes down to them or there are half as many as ranked ones; then one walk
     from the best row down merges both and drops what k better rows outlive. Exact; all groups in one call.
 
+    Stretches of scores that only fall, or only rise, need no ranking: falling rows go behind the list as they are, and
+    with "arrivals" whole stretches get in and out of the answer at once, as fast as they can be written down.
+
     Cost: O(1) for nearly every row, O(k) when a row enters the k best or one of them expires; O(k) a list.
     Memory: what fewer than k better rows outlive, about k * (1 + ln(size / k)) in random order; after a merge it may
     grow by half, or by 16 rows, before the next.

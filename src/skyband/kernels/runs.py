@@ -84,30 +84,20 @@ def relieved(rows, at, stop, upto, shape, ranked, head, sure, bar, page, listed,
         at = passed(score, bar, at, to)
         if at < to:
             free, many = False, reached(l_time, time[at] - size, here, here + many) - here
-        told, low, line, out = 0, np.uint64(here), np.uint64(listed), np.uint64(written)
-        new = low + np.uint64(k)
+        low, line, out = np.uint64(here), np.uint64(listed), np.uint64(written)
+        new = low + np.uint64(k)  # k older ones have been before it all the time: it has not been told
         for i in range(np.uint64(many)):
-            told |= l_mark[new + np.uint64(i)]
-        if told & 1:  # some were among the k best before, and are back
-            for i in range(here, here + many):
-                step[listed] = l_time[i] + size + 1
-                out_id[written], out_score[written], out_rank[written] = l_mark[i + k] >> 1, l_score[i + k], k
-                written += 1 - (l_mark[i + k] & 1)
-                listed += 1 - (l_mark[i + k] & 1)
-                first[listed] = written
-        else:
-            for i in range(np.uint64(many)):
-                step[line + np.uint64(i)] = l_time[low + np.uint64(i)] + size + 1
-            for i in range(np.uint64(many)):
-                first[line + np.uint64(i) + one] = np.int64(out + np.uint64(i) + one)
-            for i in range(np.uint64(many)):
-                out_id[out + np.uint64(i)] = l_mark[new + np.uint64(i)] >> 1
-            for i in range(np.uint64(many)):
-                out_score[out + np.uint64(i)] = l_score[new + np.uint64(i)]
-            for i in range(np.uint64(many)):
-                out_rank[out + np.uint64(i)] = k
-            listed += many
-            written += many
+            step[line + np.uint64(i)] = l_time[low + np.uint64(i)] + size + 1
+        for i in range(np.uint64(many)):
+            first[line + np.uint64(i) + one] = np.int64(out + np.uint64(i) + one)
+        for i in range(np.uint64(many)):
+            out_id[out + np.uint64(i)] = l_mark[new + np.uint64(i)] >> 1
+        for i in range(np.uint64(many)):
+            out_score[out + np.uint64(i)] = l_score[new + np.uint64(i)]
+        for i in range(np.uint64(many)):
+            out_rank[out + np.uint64(i)] = k
+        listed += many
+        written += many
         left += many
     if left > 0:
         for i in range(head + left, head + left + k):
