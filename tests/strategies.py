@@ -47,3 +47,28 @@ def count_query(k, size, slide, **more):
 
 
 cuts = st.lists(st.integers(0, 40), max_size=4).map(sorted)
+
+
+@st.composite
+def stretches(draw, most=60):
+    """Scores in stretches that fall or rise, with ties or without, stay or jump about; NaN is a row without a score."""
+    score, found = 0.0, []
+    for _ in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(["falls", "rises", "falls with ties", "rises with ties", "stays", "jumps"]))
+        rows = draw(st.integers(1, most))
+        seed = draw(st.integers(1, 1 << 16))
+        for i in range(rows):
+            chance = (seed * (i + 7) * 2654435761 >> 8) % 1000 / 1000
+            ties = kind.endswith("ties")
+            if kind.startswith("falls"):
+                score -= round(chance) if ties else chance + 0.001
+            elif kind.startswith("rises"):
+                score += round(chance) if ties else chance + 0.001
+            elif kind == "jumps":
+                score += 20 * (chance - 0.5)
+            found.append(score)
+        score += draw(st.sampled_from([0.0, 0.0, 0.5, -0.5, 30.0, -30.0]))
+    odd = st.tuples(st.integers(0, len(found) - 1), st.sampled_from([math.nan, math.inf, -math.inf, 1e9, -1e9]))
+    for at, value in draw(st.lists(odd, max_size=3)):
+        found[at] = value
+    return found

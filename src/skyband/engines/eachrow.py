@@ -49,6 +49,9 @@ class SweepEachRow:
     beat. They wait, unsorted, until the bar comes down to them or there are half as many as ranked ones; then one walk
     from the best row down merges both and drops what k better rows outlive. Exact; all groups in one call.
 
+    Stretches of scores that only fall, or only rise, need no ranking: falling rows go behind the list as they are, and
+    with "arrivals" whole stretches get in and out of the answer at once, as fast as they can be written down.
+
     Cost: O(1) for nearly every row, O(k) when a row enters the k best or one of them expires; O(k) a list.
     Memory: what fewer than k better rows outlive, about k * (1 + ln(size / k)) in random order; after a merge it may
     grow by half, or by 16 rows, before the next.
@@ -97,33 +100,40 @@ class SweepEachRow:
         rows = self._by_group(arrivals, groups)
         held = len(self._bands.mark) + len(rows.id)
         shape = self._shape._replace(most=min(self._shape.k, held))
-        pages: list[Page] = []
-        more, told = True, 0
-        while more:
-            page = self._page(len(rows.id), held, int((goal - self._marks.done).clip(0).sum()))
-            self._bands, lists, size, most, more = advanced(self._bands, self._marks, rows, goal, shape, page)
-            self.peak = max(self.peak, most)
-            pages.append(_written(page, lists, size))
-            told += size
-            self._room = max(_LEAST, 2 * told)
-        return _bound(pages, groups, once=shape.emit == ARRIVALS)
+        steps = int((goal - self._marks.done).clip(0).sum()) if shape.counts else len(rows.id)
+        most = held if shape.emit == ARRIVALS else (steps + 1) * shape.most  # rows it can tell
+        room = min(most, _MOST if shape.emit == ANSWERS else self._room)
+        page, listed, written, owners = self._page(steps, max(room, shape.most, 1)), 0, 0, []
+        while True:
+            self._bands, lists, written, peak, more = advanced(
+                self._bands, self._marks, rows, goal, shape, page, listed, written
+            )
+            self.peak = max(self.peak, peak)
+            listed += int(lists.sum())
+            owners.append(lists)
+            if not more:
+                break
+            left = int((rows.first[1] - rows.first[0]).sum())
+            likely = written * left // max(len(rows.id) - left, 1)  # if it goes on like that
+            room = min(max(written, likely + likely // 8, _LEAST), most, max(written, _MOST))
+            longer = self._page(steps, written + max(room, shape.most, 1))
+            for new, old in zip(longer, page, strict=True):
+                new[: min(len(old), len(new))] = old[: len(new)]
+            page = longer
+        self._room = max(_LEAST, 2 * written)
+        return _bound(_written(page, listed, written), owners, once=shape.emit == ARRIVALS)
 
-    def _page(self, rows: int, held: int, positions: int) -> Page:
-        """Room for answers: about twice what the last call told, since room is dear even if little is written to it."""
-        shape = self._shape
-        steps = (positions if shape.counts else rows) + 1
-        once = shape.emit == ARRIVALS
-        room = min(held if once else steps * min(shape.k, held), _MOST)
-        if shape.emit != ANSWERS:
-            room = min(room, self._room)
-        room = max(room, min(shape.k, held), 1)
-        lists = min(steps, room, _MOST)
+    def _page(self, steps: int, room: int) -> Page:
+        """Room for answers. It is dear even if little is written to it, so there is seldom room for all that may be."""
+        lists = min(steps + 1, room)
+        step = np.empty(lists, np.int64)
         return Page(
-            np.empty((3, lists), np.int64),
+            step,
+            step if self._shape.counts else np.empty(lists, np.int64),  # a column less, where they are the same
             np.zeros(lists + 1, np.int64),
             np.empty(room, np.int64),
             np.empty(room),
-            np.empty(room if once else 0, np.int64),
+            np.empty(room if self._shape.emit == ARRIVALS else 0, np.int64),
         )
 
     def _by_group(self, rows: Objects, groups: int) -> Rows:
@@ -178,17 +188,20 @@ class SweepEachRow:
 
 def _written(page: Page, lists: int, rows: int) -> Page:
     """The part of a page that was written, in room of its own if it is small."""
-    cut = Page(page.lists[:, :lists], page.first[: lists + 1], page.id[:rows], page.score[:rows], page.rank[:rows])
-    return Page(*(c.copy() for c in cut)) if 4 * rows < len(page.id) else cut
+    step, end, first, *told = page
+    few = 4 * rows < len(page.id)
+    steps = step[:lists].copy() if few else step[:lists]
+    ends = steps if end is step else end[:lists].copy() if few else end[:lists]
+    rest = [first[: lists + 1], *(column[:rows] for column in told)]
+    return Page(steps, ends, *(column.copy() for column in rest)) if few else Page(steps, ends, *rest)
 
 
-def _bound(pages: list[Page], groups: int, *, once: bool) -> Answers:
-    """All pages as one, ordered by end, group and step."""
-    if len(pages) == 1:
-        lists, first, id, score, rank = pages[0]
+def _bound(page: Page, owners: list[np.ndarray], *, once: bool) -> Answers:
+    """The page ordered by end, group and step; `owners` has the number of each group's lists, in the page's order."""
+    groups = len(owners[0])
+    if groups == 1:
+        group = np.zeros(len(page.step), np.int32)
     else:
-        lists = np.concatenate([p.lists for p in pages], axis=1)
-        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))])
-        id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (2, 3, 4))
-    answers = Answers(lists[0], lists[1], lists[2].astype(np.int32), first, id, score, rank if once else None)
+        group = np.repeat(np.tile(np.arange(groups, dtype=np.int32), len(owners)), np.concatenate(owners))
+    answers = Answers(page.step, page.end, group, *page[2:5], page.rank if once else None)
     return answers if groups == 1 else ordered(answers)

@@ -37,7 +37,10 @@ from skyband.kernels.eachrow import (
     stepped,
 )
 from skyband.kernels.front import FAR
+from skyband.kernels.runs import falls
 
+SPANS = 1024  # parts of the window that a rough walk tells apart, if that is more than two for k rows
+DEEP = 16  # a heap for a smaller k is as quick
 LOG = 1024  # rows that may enter the list before those passed over are taken in hand
 
 
@@ -63,22 +66,23 @@ class Marks(NamedTuple):
 
 
 @kernel
-def advanced(bands, marks, rows, upto, shape, page):
-    """Take the rows of each group, as long as the page has room.
+def advanced(bands, marks, rows, upto, shape, page, listed, written):
+    """Take the rows of each group, as long as the page has room behind the lists and rows that are on it.
 
-    Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether there
-    is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so that the
-    same call with a new page goes on.
+    Returns the new bands, how many lists of each group were put on the page, how many rows are on it, the most rows
+    kept at once, and whether there is more to do. `marks` is brought up to date in place and `rows.first` moved past
+    what was taken, so that the same call with a longer page goes on.
     """
     hand = (columns(FEW), columns(FEW), columns(FEW))
     most = min(shape.k, len(rows.id) + len(bands.mark))
     work = (np.empty(most, np.float64), np.empty(FEW, np.int64), np.empty(LOG, np.int64))
-    spare = (np.empty(FEW, np.int64), np.empty(most, np.int64))
+    spare = (np.empty(FEW, np.int64), np.empty(most, np.int64), np.empty(SPANS, np.int64))
     arrived = (rows.score, rows.time, rows.id)
     old = (bands.score, bands.time, bands.mark)
     kept, first, total, peak = columns(max(len(bands.mark), FEW)), np.empty((2, len(upto)), np.int64), 0, 0
     num, real = np.zeros(STATE, np.int64), np.zeros(2, np.float64)
-    why = FINISHED
+    num[LISTED], num[WRITTEN] = listed, written
+    lists, why = np.zeros(len(upto), np.int64), FINISHED
     for g in range(len(upto)):
         low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
         at, stop = rows.first[0, g], rows.first[1, g]
@@ -90,17 +94,22 @@ def advanced(bands, marks, rows, upto, shape, page):
             num[PHASE], num[PEAK], num[LOST], num[KNOWN] = 0, high - low, marks.lost[g], 0
             if marks.lost[g]:
                 num[OLDEST] = -FAR  # the next step finds out
-            why = ROOM
+            why, before = ROOM, num[LISTED]
             while why not in (FINISHED, PAGE):
-                why = stepped(arrived, stop, upto[g], shape, hand[0], hand[1], work, page, g, num, real)
+                why = stepped(arrived, stop, upto[g], shape, hand[0], hand[1], work, page, num, real)
                 if why == MERGE:
                     hand, spare = merged(hand, spare, shape, num[NOW] - shape.size, num, real, False)
                 elif why == ROOM:
                     hand, work = grown(hand, work, num)
+            lists[g] = num[LISTED] - before
             while not held(arrived, shape, hand[1], work, num, real):
                 hand, work = grown(hand, work, num)
             size = len(hand[0][0]) - num[HEAD]
             peak = max(peak, total + max(num[PEAK], size + num[YOUNG]) + len(bands.mark) - high)
+            if 0 < num[YOUNG] and (size == 0 or hand[1][0][0] < hand[0][0][-1]) and falls(hand[1][0], 0, num[YOUNG]):
+                behind, num[BASE] = num[YOUNG], min(num[BASE], size) + num[YOUNG]  # they are ranked as they are
+            else:
+                behind = 0
             if size + num[YOUNG] > most_of(num[BASE]):
                 hand, spare = merged(
                     hand, spare, shape, num[DONE] - 1 - shape.size if shape.counts else -FAR, num, real, False
@@ -110,7 +119,12 @@ def advanced(bands, marks, rows, upto, shape, page):
             copied(hand[0], num[HEAD], size, kept, total)
             copied(hand[1], 0, num[YOUNG], kept, total + size)
             total += size + num[YOUNG]
-            rows.first[0, g], marks.ranked[g], marks.base[g], marks.bar[g] = num[AT], size, num[BASE], real[BAR]
+            rows.first[0, g], marks.ranked[g], marks.base[g], marks.bar[g] = (
+                num[AT],
+                size + behind,
+                num[BASE],
+                real[BAR],
+            )
             marks.done[g], marks.step[g], marks.shown[g] = num[DONE], num[SEEN] + num[AT], num[SHOWN] > 0
             marks.lost[g] = num[LOST] > 0
         else:
@@ -121,7 +135,7 @@ def advanced(bands, marks, rows, upto, shape, page):
             marks.done[g] = max(marks.done[g], upto[g])
         first[1, g] = total
     new = Bands(kept[0][:total], kept[1][:total], kept[2][:total], first)
-    return new, num[LISTED], num[WRITTEN], peak, why == PAGE
+    return new, lists, num[WRITTEN], peak, why == PAGE
 
 
 @kernel
@@ -180,7 +194,7 @@ def merged(hand, spare, shape, cutoff, num, real, whole):
     """
     band, young, to = hand
     n, head, end = num[YOUNG], num[HEAD], len(band[0])
-    order, latest = spare
+    order, latest, ages = spare
     if len(order) < n:
         order = np.empty(2 * n, np.int64)
     sort(young[0], n, order)
@@ -188,14 +202,17 @@ def merged(hand, spare, shape, cutoff, num, real, whole):
     out = 0
     if not whole and n > 0 and head < end and real[BEST] < band[0][end - 1]:
         out, head = lived(band, head, to, cutoff), end
-    out = walked(band, head, young, n, order, to, out, latest, shape.k, cutoff)
+    if not whole and shape.k >= DEEP and 2 * shape.size <= SPANS * shape.k and n > 0 and head < end:
+        out = roughly_walked(band, head, young, n, order, to, out, ages, shape, cutoff)
+    else:
+        out = walked(band, head, young, n, order, to, out, latest, shape.k, cutoff)
     if end < out + FEW:
         band = columns(2 * out + FEW)
         end = len(band[0])
     copied(to, 0, out, band, end - out)
     num[HEAD], num[YOUNG], num[BASE], real[BEST] = end - out, 0, out, -np.inf
     measured(band, shape.k, num, real)
-    return (band, young, to), (order, latest)
+    return (band, young, to), (order, latest, ages)
 
 
 @kernel
@@ -254,10 +271,50 @@ def walked(band, head, young, n, order, to, out, latest, k, cutoff):
 
 
 @kernel
+def roughly_walked(band, head, young, n, order, to, out, count, shape, cutoff):
+    """The same but for some that could go, and quicker for a large k: rows are counted by the part of the window.
+
+    Of two rows in one part none is taken to outlive the other. There must be rows of either kind.
+    """
+    score, time, mark = band
+    y_score, y_time, y_mark = young
+    to_score, to_time, to_mark = to
+    k, end, i, j = shape.k, len(score), head, 0
+    newest = cutoff
+    for p in range(n):
+        newest = max(newest, y_time[p])
+    for p in range(head, end):
+        newest = max(newest, time[p])
+    first = max(cutoff, newest - shape.size)
+    scale = SPANS / (shape.size + 1.0)
+    count[:] = 0
+    bar, lasting = 0, 0  # what is in a part before the bar is out; rows so far in the parts after it
+    for _ in range(end - head + n):
+        p, q = order[min(j, n - 1)], min(i, end - 1)
+        over = (y_score[p] > score[q]) | ((y_score[p] == score[q]) & (y_mark[p] > mark[q]))
+        new = (j < n) & ((i == end) | over)
+        t = y_time[p] if new else time[q]
+        to_score[out] = y_score[p] if new else score[q]
+        to_time[out] = t
+        to_mark[out] = y_mark[p] if new else mark[q]
+        j += new
+        i += not new
+        part = int(max(t - first, 0) * scale)
+        stays = (t > cutoff) & (part >= bar)
+        count[part] += stays
+        lasting += stays & (part > bar)
+        out += stays
+        while lasting >= k:
+            bar += 1
+            lasting -= count[bar]
+    return out
+
+
+@kernel
 def settled(bands, marks, shape):
     """The bands merged and pruned: exactly what fewer than k better rows outlive. `marks` is brought up to date."""
     hand = (columns(FEW), columns(FEW), columns(FEW))
-    spare = (np.empty(FEW, np.int64), np.empty(min(shape.k, len(bands.mark)), np.int64))
+    spare = (np.empty(FEW, np.int64), np.empty(min(shape.k, len(bands.mark)), np.int64), np.empty(SPANS, np.int64))
     old = (bands.score, bands.time, bands.mark)
     kept, first, total = columns(len(bands.mark)), np.empty((2, len(marks.done)), np.int64), 0
     num, real = np.zeros(STATE, np.int64), np.zeros(2, np.float64)

@@ -6,6 +6,7 @@ import numpy as np
 
 from skyband.kernels._jit import bare, inlined
 from skyband.kernels.front import FAR, complete, expired, gathered, inserted, passed, reached
+from skyband.kernels.runs import SHORT, appended, broken, falls, relieved, relieved_by_time, risen
 
 # What goes out: every list, those that differ from the one before, or each row once.
 ANSWERS, CHANGES, ARRIVALS = range(3)
@@ -31,6 +32,7 @@ BAR, BEST = 0, 1  # the bar, and the best score of those that wait
 # Why the loop came back.
 FINISHED, PAGE, ROOM, MERGE = range(4)
 LEAST = 16  # so many more rows than after the last merge may be kept in any case
+SELDOM = 63  # steps from one look for a stretch in order to the next where there are none
 WIDE = 8  # the list may have so many times more to spare where rows enter or leave it all the time
 
 
@@ -46,9 +48,10 @@ class Shape(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Room for what is told: for each list its step, end and group, where it begins, and its rows."""
+    """Room for what is told: for each list its step and end, where it begins, and its rows."""
 
-    lists: np.ndarray  # int64, 3 rows
+    step: np.ndarray  # int64
+    end: np.ndarray  # int64; for counting windows the same as `step`
     first: np.ndarray  # int64, one longer
     id: np.ndarray
     score: np.ndarray
@@ -62,7 +65,7 @@ def most_of(base):
 
 
 @bare
-def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real):
+def stepped(rows, stop, upto, shape, ranked, young, work, page, num, real):
     """Take the rows from `num[AT]` to `stop`; why it came back.
 
     Rows below the bar are passed over: they change no list. When fewer than k of the list are above it, those that
@@ -73,7 +76,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
     l_score, l_time, l_mark = ranked
     y_score, y_time, y_mark = young
     heap, picked, entered = work
-    lists, first, out_id, out_score, out_rank = page
+    steps, ends, first, out_id, out_score, out_rank = page
     at, raw, head, sure, waits, base = num[AT], num[RAW], num[HEAD], num[SURE], num[YOUNG], num[BASE]
     oldest, done, shown, peak, listed, written = (
         num[OLDEST],
@@ -89,9 +92,26 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
     take = False  # what was passed over has to be taken in hand
     edge, edge_due = at, -FAR  # the first row at `edge_due` or later
     narrow, wide, filled = spare, WIDE * spare, at  # how much to spare, and where the list was last filled up to it
+    unlike, pause, misses = at, 0, 0  # rows and steps until it is worth while to look for a stretch in order
     while True:
         if take:  # those that fewer than k later ones beat begin to wait
             low = reached(time, now - size + 1, raw, at)
+            count = end - head
+            if sure < k and known == 0 and waits == 0 and low < at and not np.isnan(score[low]):
+                if (count == 0 or score[low] < l_score[end - 1]) and falls(score, low, at):  # they go behind the list
+                    if count < k or count <= at - low:
+                        if head < at - low:
+                            why = ROOM
+                            num[NEED] = at - low
+                            break
+                        head = appended(rows, low, at, ranked, head)
+                        base = min(base, count) + at - low
+                        grown, oldest, low = most_of(base), min(oldest, time[low]), at
+                        peak = max(peak, end - head)
+                    raw, take, pause = low, False, 0
+                    sure = end - head
+                    bar = l_score[end - 1] if sure >= k else -np.inf
+                    continue
             found = gathered(
                 score, time, id, low, at, k, entered, known, heap, picked, y_score, y_time, y_mark, waits
             )  # fmt: skip
@@ -107,9 +127,9 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
             if known == len(entered):
                 take = True
                 continue
-            if sure > k + 2 * spare and l_score[head + k + spare - 1] > bar:  # the bar may rise
+            if sure > k + 2 * spare and at < stop and score[at] >= bar and l_score[head + k + spare - 1] > bar:
                 bar = l_score[head + k + spare - 1]
-                sure = complete(l_score, head, k + spare, bar)
+                sure = complete(l_score, head, k + spare, bar)  # the bar may rise, and should when rows reach it
             if end - head + waits > grown:
                 if end - head > k:  # what all of the k best outlive goes at once: where scores rise, that is the rest
                     first_gone, to, left = FAR, end, sure
@@ -126,6 +146,15 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
                     why = MERGE
                     break
             due = oldest + size
+            free = min(len(steps) - listed, len(out_id) - written - most)
+            if emit == ARRIVALS and sure >= k and unlike <= at < stop and time[at] < due and score[at] >= l_score[head]:
+                unlike = broken(score, at, reached(time, min(due, time[at] + size), at, min(stop, at + free)))
+                if unlike - at >= max(k, SHORT) and k <= end:
+                    listed, written = risen(rows, at, unlike, num[SEEN], shape, ranked, page, listed, written)
+                    at, raw, known, waits, best = unlike, unlike, 0, 0, -np.inf
+                    head, sure, base, grown, peak = end - k, k, k, most_of(k), max(peak, k)
+                    bar, oldest, now, done = l_score[end - 1], l_time[end - 1], time[at - 1], time[at - 1] + 1
+                    continue
             if emit != ANSWERS and at < stop and not score[at] >= bar and time[at] < due:
                 if due != edge_due:
                     edge, edge_due = at, due
@@ -135,6 +164,24 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
                             edge = at
                     edge = reached(time, due, edge, stop)
                 at = passed(score, bar, at, edge)
+            if emit == ARRIVALS and sure >= k + SHORT and (at == stop or time[at] >= due) and not num[LOST]:
+                pause -= 1
+                if pause < 0:
+                    if counts:
+                        left, at, listed, written = relieved(
+                            rows, at, stop, upto, shape, ranked, head, sure, bar, page, listed, written
+                        )
+                        now = l_time[head + left - 1] + size if left > 0 else now
+                    else:
+                        left, at, listed, written = relieved_by_time(
+                            rows, at, stop, num[SEEN], shape, ranked, head, sure, bar, page, listed, written
+                        )
+                        now = time[at - 1] if left > 0 else now
+                    misses = min(2 * misses + 1, SELDOM) if left < SHORT else 0
+                    pause = misses
+                    if left > 0:
+                        head, sure, oldest, done = head + left, sure - left, l_time[head + left], now + 1
+                        continue
             now = time[at] if at < stop else FAR
             if counts:
                 if emit != ANSWERS or (head == end and not shown):  # between these nothing changes
@@ -145,7 +192,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
                     break
             elif at == stop:
                 break
-            if listed == lists.shape[1] or written + most > len(out_id):
+            if listed == len(steps) or written + most > len(out_id):
                 why = PAGE
                 break
             if head == 0:
@@ -237,9 +284,8 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
                     out_score[written + i] = l_score[head + i]
                 shown = got > 0
         if tells:
-            lists[0, listed] = now + 1 if counts else num[SEEN] + at
-            lists[1, listed] = now + 1
-            lists[2, listed] = group
+            ends[listed] = now + 1
+            steps[listed] = now + 1 if counts else num[SEEN] + at
             written += got
             listed += 1
             first[listed] = written
@@ -258,7 +304,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, group, num, real
         written,
     )
     num[PHASE], num[NOW], num[GONE], num[RANK], real[BAR], real[BEST] = phase, now, gone, rank, bar, best
-    num[KNOWN] = known
+    num[KNOWN], num[BASE] = known, base
     return why
 
 

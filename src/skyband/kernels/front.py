@@ -87,14 +87,30 @@ def lasting(score, low, high, k, entered, known, heap, picked):
     """Put the places of `score[low:high]` that fewer than k later ones beat into `picked`, the last first.
 
     The first `known` of `entered` only count as later ones: they are in the list already. Returns how many there are,
-    or -1 if `picked` has no room for them. One walk back: O(rows), and O(log k) for each that is not beaten.
+    or -1 if `picked` has no room for them. One walk back: O(rows), and O(log k) for each that is not beaten; where
+    scores fall, for the first k of a stretch.
     """
-    size, found, at = 0, 0, high
+    size, found, at, unlike = 0, 0, high, high
     while at > low:
         if size == k:
             at = passed_back(score, heap[0], at, low)
             if at == low:
                 break
+            if at <= unlike:  # back to here scores fall: none of them is beaten
+                unlike = at - 1
+                while unlike > low and score[unlike - 1] > score[unlike]:
+                    unlike -= 1
+                while known > 0 and entered[known - 1] >= at:
+                    known -= 1
+                many = at - unlike - k  # those behind the first k of them make no difference to what is before
+                if many > 0 and (known == 0 or entered[known - 1] < unlike):
+                    if found + many > len(picked):
+                        found = -1
+                        break
+                    for i in range(many):
+                        picked[found + i] = at - 1 - i
+                    found += many
+                    at -= many
         at -= 1
         s = score[at]
         if not np.isnan(s):
@@ -149,11 +165,12 @@ def expired(score, time, mark, head, sure, k, cutoff):
     Mostly it is one of them, and the next in rank is alive: then all of it goes without a branch.
     """
     if head + k < len(time) and time[head + k] > cutoff:
-        low, one, place, late = np.uint64(head), np.uint64(1), 0, 0
+        low, one, place, late, oldest = np.uint64(head), np.uint64(1), 0, 0, time[head + k]
         for i in range(k):
-            out = int(time[low + np.uint64(i)] <= cutoff)
-            late += out
-            place += out * i
+            t = time[low + np.uint64(i)]
+            late += t <= cutoff
+            place |= i if t <= cutoff else 0  # if it is but one
+            oldest = min(oldest, t if t > cutoff else FAR)
         if late == 1:
             top = low + np.uint64(place)
             for i in range(np.uint64(place)):
@@ -162,9 +179,6 @@ def expired(score, time, mark, head, sure, k, cutoff):
                 time[top - np.uint64(i)] = time[top - np.uint64(i) - one]
             for i in range(np.uint64(place)):
                 mark[top - np.uint64(i)] = mark[top - np.uint64(i) - one]
-            oldest = FAR
-            for i in range(k):
-                oldest = min(oldest, time[low + one + np.uint64(i)])
             return head + 1, oldest, 1, sure - (place < sure)
     alive, gone, oldest, i, last, left = 0, 0, FAR, head, head, sure
     while i < len(time) and alive < k:
