@@ -14,6 +14,7 @@ from skyband.kernels._jit import bare, inlined, kernel
 
 NEVER = -(1 << 62)  # before all time
 AFTER = 1 << 62  # after all time
+NOBODY = (1 << 63) - 1  # the key of a leaf without a query
 STEPS = 64  # views between two rows, at most; further ones are put together, which keeps more than is needed
 
 
@@ -129,36 +130,28 @@ def longer(column, room):
 
 
 @inlined
-def heaped(heap, key):
-    """Order a heap of numbers by their keys, least on top, of equals the least number. O(n)."""
-    for low in range(len(heap) // 2 - 1, -1, -1):
-        sunk_from(heap, key, low)
+def matched(tree, key, leaves):
+    """Find the least of the keys from `leaves` on, of equals the first: a tournament, whose winner is at 1. O(n).
+
+    Leaf q is at `leaves` + q; the winner of each match is above the two.
+    """
+    for q in range(leaves):
+        tree[leaves + q] = q
+    for place in range(leaves - 1, 0, -1):
+        left, right = 2 * place, 2 * place + 1
+        winner = right if key[right] < key[left] else left
+        tree[place], key[place] = tree[winner], key[winner]
 
 
 @inlined
-def sunk(heap, key):
-    """Let the top, whose key has grown, sink to its place. O(log n)."""
-    sunk_from(heap, key, 0)
-
-
-@inlined
-def sunk_from(heap, key, place):
-    """Let what is at `place` sink to where nothing below it is less."""
-    at, size = place, len(heap)
-    moved = heap[at]
-    bound = key[moved]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        low = heap[child]
-        if child + 1 < size:
-            other = heap[child + 1]
-            if key[other] < key[low] or (key[other] == key[low] and other < low):
-                low = other
-                child += 1
-        if key[low] > bound or (key[low] == bound and low > moved):
-            break
-        heap[at] = low
-        at = child
-    heap[at] = moved
+def rematched(tree, key, leaves, q, new):
+    """Give leaf q another key, and play its matches again. O(log n), without a branch that depends on a key."""
+    place, winner, least = leaves + q, q, new
+    key[place] = new
+    while place > 1:
+        other = place ^ 1
+        wins = (key[other] < least) | ((key[other] == least) & (other < place))
+        winner = tree[other] if wins else winner
+        least = key[other] if wins else least
+        place >>= 1
+        tree[place], key[place] = winner, least

@@ -5,7 +5,7 @@ import numpy as np
 from skyband.kernels._jit import bare, kernel
 from skyband.kernels.band import FEW
 from skyband.kernels.radix import falling
-from skyband.kernels.shared.room import GONE
+from skyband.kernels.shared.room import copied
 from skyband.kernels.views import AFTER, fewer
 
 
@@ -33,13 +33,13 @@ def merged(band, size, young, spare, room, sight, views, now):
 
 
 @kernel
-def folded(band, size, low, hot, warm, spare, sight, views, now):
+def folded(band, size, hot, warm, spare, sight, views, now):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`, as `merged` does.
 
     Returns how many rows stay, and the first view that wants more than these. O(size + views).
     """
     score, time, id, pane = band
-    low_score, low_time, low_id, low_pane = low
+    hot_score, hot_time, hot_id, hot_pane = hot
     to_score, to_time, to_id, to_pane = spare
     _, end, k, count, _, _, _, _ = sight
     opened(end, k, count, views, now)
@@ -48,8 +48,7 @@ def folded(band, size, low, hot, warm, spare, sight, views, now):
         turn[0] += 1
     i = out = 0
     for j in range(warm):
-        h = np.int64(hot[j])
-        s, above, over = low_score[h], i, size  # the ranked rows above it
+        s, above, over = hot_score[j], i, size  # the ranked rows above it
         while above < over:
             mid = (above + over) >> 1
             if score[mid] > s:
@@ -58,12 +57,31 @@ def folded(band, size, low, hot, warm, spare, sight, views, now):
                 over = mid
         out = sieved(score, time, id, pane, i, above, to_score, to_time, to_id, to_pane, out, k, count, turn)
         out = sieved(
-            low_score, low_time, low_id, low_pane, h, h + 1, to_score, to_time, to_id, to_pane, out, k, count, turn
+            hot_score, hot_time, hot_id, hot_pane, j, j + 1, to_score, to_time, to_id, to_pane, out, k, count, turn
         )
-        low_pane[h] = GONE
         i = above
     out = sieved(score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, turn)
     return out, turn[0]
+
+
+@kernel
+def inserted(band, size, hot, warm, spare):
+    """Merge the `warm` fresh rows that are ranked into the others, into `spare`; none goes. How many there are then."""
+    score, hot_score = band[0], hot[0]
+    i = 0
+    for j in range(warm):
+        s, above, over = hot_score[j], i, size  # the ranked rows above it
+        while above < over:
+            mid = (above + over) >> 1
+            if score[mid] > s:
+                above = mid + 1
+            else:
+                over = mid
+        copied(band, i, above - i, spare, i + j)
+        copied(hot, j, 1, spare, above + j)
+        i = above
+    copied(band, i, size - i, spare, i + warm)
+    return size + warm
 
 
 @bare
