@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined, kernel
+from skyband.kernels._jit import bare, inlined
 from skyband.kernels.band import FEW
 from skyband.kernels.pack import LANES, reach
 from skyband.kernels.shared.room import (
@@ -49,13 +49,12 @@ from skyband.kernels.views import AFTER, noted, rematched
 _FOLDS = 64  # ranked fresh rows that are worth a merge
 
 
-@kernel
+@bare
 def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit):
     """Take rows and close windows until all is done, the page is full, or something is due.
 
     `shelves` are ranked, `low` is in the order of arrival, and so are the rows since `RAW`, which nobody has touched
-    yet. `hot` are those of them that reach the gate, best first; they are in `low` no more. Every array has a
-    name of its own here: reading them out of tuples counts references.
+    yet. `hot` are those of them that reach the gate, best first; they are in `low` no more.
     """
     ks, lengths, slides, origins, least, most, moments, untils, numbers = records
     row_score, row_time, row_id, _, row_first = rows

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.kernels._jit import kernel
+from skyband.kernels._jit import bare, kernel
 from skyband.kernels.band import FEW
 from skyband.kernels.shared.close import closed, warmed
 from skyband.kernels.shared.merge import folded, inserted, merged
@@ -233,7 +233,7 @@ def advanced(
         more = now[DUE] != NOTHING
 
 
-@kernel
+@bare
 def counted(hot, sight, now):
     """Count the fresh rows that are ranked with the others, if these are counted; views that are new have none."""
     if now[COUNTED] < 0:
@@ -246,7 +246,7 @@ def counted(hot, sight, now):
     now[COUNTED] = now[SIGHT]
 
 
-@kernel
+@bare
 def lowered(score, size, floor):
     """A score below all answers, which came down to `floor`, and below some ranked rows more: they vary a little."""
     if floor == np.inf:
@@ -262,7 +262,7 @@ def lowered(score, size, floor):
     return score[place] if place < size else -np.inf
 
 
-@kernel
+@bare
 def gathered(rows, low, room, sight, now, gate):
     """Take over the rows that came and need no rank; how many `low` has then, and of how many the kind is known."""
     score, time, id, _, _ = rows
@@ -275,7 +275,7 @@ def gathered(rows, low, room, sight, now, gate):
     return size, binned
 
 
-@kernel
+@bare
 def rekindled(low, hot, now, gate):
     """Rank the fresh rows that reach the gate; what is due then."""
     count = 0

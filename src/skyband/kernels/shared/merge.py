@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, kernel
+from skyband.kernels._jit import bare
 from skyband.kernels.band import FEW
 from skyband.kernels.radix import falling
 from skyband.kernels.shared.room import copied
 from skyband.kernels.views import AFTER, fewer
 
 
-@kernel
+@bare
 def merged(band, size, young, spare, room, sight, views, now):
     """Merge the fresh rows behind the ranked ones into them, into `spare`: the minimal set.
 
@@ -32,7 +32,7 @@ def merged(band, size, young, spare, room, sight, views, now):
     return out, views
 
 
-@kernel
+@bare
 def folded(band, size, hot, warm, spare, sight, views, now):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`, as `merged` does.
 
@@ -43,10 +43,9 @@ def folded(band, size, hot, warm, spare, sight, views, now):
     to_score, to_time, to_id, to_pane = spare
     _, end, k, count, _, _, _, _ = sight
     opened(end, k, count, views, now)
-    turn = np.zeros(2, np.int64)
-    while k[turn[0]] == 0:
-        turn[0] += 1
-    i = out = 0
+    wants = held = i = out = 0
+    while k[wants] == 0:
+        wants += 1
     for j in range(warm):
         s, above, over = hot_score[j], i, size  # the ranked rows above it
         while above < over:
@@ -55,16 +54,21 @@ def folded(band, size, hot, warm, spare, sight, views, now):
                 above = mid + 1
             else:
                 over = mid
-        out = sieved(score, time, id, pane, i, above, to_score, to_time, to_id, to_pane, out, k, count, turn)
-        out = sieved(
-            hot_score, hot_time, hot_id, hot_pane, j, j + 1, to_score, to_time, to_id, to_pane, out, k, count, turn
+        out, wants, held = sieved(
+            score, time, id, pane, i, above, to_score, to_time, to_id, to_pane, out, k, count, wants, held
         )
+        out, wants, held = sieved(
+            hot_score, hot_time, hot_id, hot_pane, j, j + 1, to_score, to_time, to_id, to_pane, out, k, count, wants,
+            held,
+        )  # fmt: skip
         i = above
-    out = sieved(score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, turn)
-    return out, turn[0]
+    out, wants, _ = sieved(
+        score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, wants, held
+    )
+    return out, wants
 
 
-@kernel
+@bare
 def inserted(band, size, hot, warm, spare):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`; none goes. How many there are then."""
     score, hot_score = band[0], hot[0]
@@ -115,10 +119,9 @@ def sifted(score, time, id, pane, order, size, to_score, to_time, to_id, to_pane
 
 
 @bare
-def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, at, k, count, turn):
-    """As `sifted`, for ranked rows from `low` to `high`, from where an earlier call came to; where they end."""
-    wants, held, out = turn[0], turn[1], np.uint64(at)
-    row = np.uint64(low)
+def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, at, k, count, wants, held):
+    """As `sifted`, for ranked rows from `low` to `high`, from where an earlier call came to; where this one does."""
+    row, out = np.uint64(low), np.uint64(at)
     for _ in range(high - low):
         seen = pane[row]
         keep = seen >= wants
@@ -130,8 +133,7 @@ def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, 
         while held >= k[wants]:
             held -= count[wants]
             wants += 1
-    turn[0], turn[1] = wants, held
-    return np.int64(out)
+    return np.int64(out), wants, held
 
 
 @bare

@@ -136,7 +136,7 @@ def columns(size):
     )
 
 
-@kernel
+@bare
 def copied(rows, low, size, to, at):
     """Copy `size` rows from `low` on to `at`."""
     score, time, id, pane = rows
