@@ -14,7 +14,6 @@ from skyband.kernels._jit import bare, inlined, kernel
 
 NEVER = -(1 << 62)  # before all time
 AFTER = 1 << 62  # after all time
-NOBODY = (1 << 63) - 1  # the key of a leaf without a query
 STEPS = 64  # views between two rows, at most; further ones are put together, which keeps more than is needed
 
 
@@ -73,26 +72,47 @@ def fewer(at, end, k, views, count, place, step_end, step_k, now):
             place[v] = to - 1
             begins = v + 1
             continue
-        time, steps, more = at[v], 0, 0  # a staircase: the longest first, then those that want more
-        while True:
-            best_end, best_k = NEVER, 0
-            for u in range(begins, v + 1):
-                if end[u] >= now and k[u] > more:
-                    if end[u] > best_end or (end[u] == best_end and k[u] > best_k):
-                        best_end, best_k = end[u], k[u]
-                    if steps == STEPS - 1:
-                        best_k = max(best_k, k[u])
-            if best_k == 0:
-                break
-            step_end[steps], step_k[steps] = best_end, best_k
-            more = best_k
-            steps += 1
+        time, steps = at[v], 0  # a staircase: the longest first, then those that want more
+        for u in range(begins, v + 1):
+            if end[u] >= now and k[u] > 0:
+                steps = stepped(step_end, step_k, steps, end[u], k[u])
         for step in range(steps):
             at[to], end[to], k[to] = time, step_end[step], step_k[step]
             to += 1
         place[v] = to - 1
         begins = v + 1
     return to
+
+
+@bare
+def stepped(step_end, step_k, steps, ends, wants):
+    """Add a view to a staircase, whose ends fall and whose k rise, unless a step outdoes it; how many steps it has."""
+    at = steps  # behind all that end later
+    while at > 0 and step_end[at - 1] < ends:
+        at -= 1
+    if at > 0 and step_k[at - 1] >= wants:
+        return steps
+    if at > 0 and step_end[at - 1] == ends:
+        at -= 1
+    gone = at
+    while gone < steps and step_k[gone] <= wants:  # it outdoes these
+        gone += 1
+    if gone == at:
+        if steps == STEPS:  # no room: the next one, or the last, also covers it
+            if at < steps:
+                step_end[at] = ends
+            else:
+                step_k[at - 1] = wants
+            return steps
+        for i in range(steps, at, -1):
+            step_end[i], step_k[i] = step_end[i - 1], step_k[i - 1]
+        steps += 1
+    elif gone > at + 1:
+        for i in range(gone, steps):
+            step_end[i - gone + at + 1], step_k[i - gone + at + 1] = step_end[i], step_k[i]
+        steps -= gone - at - 1
+    step_end[at], step_k[at] = ends, wants
+    return steps
 
 
 @kernel
@@ -146,12 +166,13 @@ def matched(tree, key, leaves):
 @inlined
 def rematched(tree, key, leaves, q, new):
     """Give leaf q another key, and play its matches again. O(log n), without a branch that depends on a key."""
-    place, winner, least = leaves + q, q, new
+    place, winner, least = np.uint64(leaves + q), q, new
     key[place] = new
-    while place > 1:
-        other = place ^ 1
-        wins = (key[other] < least) | ((key[other] == least) & (other < place))
-        winner = tree[other] if wins else winner
-        least = key[other] if wins else least
-        place >>= 1
+    while place > np.uint64(1):
+        other = place ^ np.uint64(1)
+        first = np.int64(place & np.uint64(1))  # whether the other comes first: it wins if equal
+        change = (key[other] - least - first) >> 63  # all bits if it wins, or none: compilers make a branch of a test
+        winner ^= (winner ^ tree[other]) & change
+        least ^= (least ^ key[other]) & change
+        place >>= np.uint64(1)
         tree[place], key[place] = winner, least

@@ -38,7 +38,6 @@ from skyband.kernels.shared.room import (
     SIEVED,
     STATE,
     THIN,
-    WANTS,
     WARM,
     WARMEST,
     WIDER,
@@ -54,7 +53,7 @@ from skyband.kernels.shared.room import (
 )  # fmt: skip
 from skyband.kernels.shared.shelf import shelved
 from skyband.kernels.shared.thin import bordered, parted, sorted_in, thinned
-from skyband.kernels.views import AFTER, NEVER, NOBODY, Views, fewer, longer, matched, reviewed
+from skyband.kernels.views import AFTER, NEVER, Views, fewer, longer, matched, reviewed
 
 
 @kernel
@@ -174,7 +173,7 @@ def advanced(
         begin = origin[q] - (origin[q] - since) // slide[q] * slide[q]
         starts[leaves + q] = begin if begin < most[q] else AFTER
     for q in range(len(k), leaves):
-        ends[leaves + q] = starts[leaves + q] = NOBODY
+        ends[leaves + q] = starts[leaves + q] = AFTER
     matched(ending, ends, leaves)
     matched(starting, starts, leaves)
     shortest, longest, rarest = size.min(), size.max(), slide.max()
@@ -195,7 +194,7 @@ def advanced(
             if due == THIN:
                 much = 16 * (now[SIZE] + now[WARM]) > 17 * now[SIEVED]
                 if raised or much or now[COUNTED] < 0 or now[SIGHT] > sight[7][0]:
-                    now[SIZE], now[WANTS] = folded(band, now[SIZE], hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
+                    now[SIZE] = folded(band, now[SIZE], hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
                     band, spare = spare, band
                     now[WARM], now[COUNTED], now[SIEVED], changed = 0, now[SIGHT], now[SIZE], True
                 above = now[SIZE]
@@ -204,7 +203,7 @@ def advanced(
                 due = now[DUE]
             if due != THIN and now[WARM] > 0:
                 counted(hot, sight, now)
-                now[SIZE] = inserted(band, now[SIZE], hot, now[WARM], spare)
+                now[SIZE] = inserted(band, now[SIZE], hot, now[WARM], spare, room.order)
                 band, spare = spare, band
                 now[WARM], changed = 0, True
             if due == MERGE:
@@ -309,12 +308,11 @@ def lessened(band, spare, low, room, sight, now, gate):
             seen[v] = 0
         for i in range(now[SIZE]):
             seen[max(band[3][i], 0)] += 1
-        now[WANTS] = 0
     if now[BINNED] < 0:
         bordered(low[0], now[YOUNG], edges)
         now[BINNED] = 0
     sorted_in(low[0], now[BINNED], now[YOUNG], edges, kind)
-    now[YOUNG] = thinned(*low, now[YOUNG], kind, now[WANTS], now[SIGHT], end, k, now[NOW], seen, place, tally)
+    now[YOUNG] = thinned(*low, now[YOUNG], kind, now[SIGHT], end, k, now[NOW], seen, place, tally)
     now[BINNED] = now[YOUNG]
     if now[SIGHT] > fewest[0]:
         for i in range(now[YOUNG]):

@@ -5,7 +5,6 @@ import numpy as np
 from skyband.kernels._jit import bare
 from skyband.kernels.band import FEW
 from skyband.kernels.radix import falling
-from skyband.kernels.shared.room import copied
 from skyband.kernels.views import AFTER, fewer
 
 
@@ -36,7 +35,7 @@ def merged(band, size, young, spare, room, sight, views, now):
 def folded(band, size, hot, warm, spare, sight, views, now):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`, as `merged` does.
 
-    Returns how many rows stay, and the first view that wants more than these. O(size + views).
+    Returns how many rows stay. O(size + views).
     """
     score, time, id, pane = band
     hot_score, hot_time, hot_id, hot_pane = hot
@@ -62,30 +61,47 @@ def folded(band, size, hot, warm, spare, sight, views, now):
             held,
         )  # fmt: skip
         i = above
-    out, wants, _ = sieved(
+    out, _, _ = sieved(
         score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, wants, held
     )
-    return out, wants
+    return out
 
 
 @bare
-def inserted(band, size, hot, warm, spare):
+def inserted(band, size, hot, warm, spare, place):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`; none goes. How many there are then."""
-    score, hot_score = band[0], hot[0]
-    i = 0
-    for j in range(warm):
-        s, above, over = hot_score[j], i, size  # the ranked rows above it
+    score, time, id, pane = band
+    hot_score, hot_time, hot_id, hot_pane = hot
+    to_score, to_time, to_id, to_pane = spare
+    above = 0
+    for j in range(warm):  # how many ranked rows are above it
+        over = size
         while above < over:
             mid = (above + over) >> 1
-            if score[mid] > s:
+            if score[mid] > hot_score[j]:
                 above = mid + 1
             else:
                 over = mid
-        copied(band, i, above - i, spare, i + j)
-        copied(hot, j, 1, spare, above + j)
-        i = above
-    copied(band, i, size - i, spare, i + warm)
+        place[j] = above
+    spread(score, size, hot_score, warm, place, to_score)
+    spread(time, size, hot_time, warm, place, to_time)
+    spread(id, size, hot_id, warm, place, to_id)
+    spread(pane, size, hot_pane, warm, place, to_pane)
     return size + warm
+
+
+@bare
+def spread(column, size, new, more, place, to):
+    """Copy a column, with new values where their place is."""
+    i = 0
+    for j in range(more):
+        above = np.int64(place[j])
+        for row in range(i, above):
+            to[row + j] = column[row]
+        to[above + j] = new[j]
+        i = above
+    for row in range(i, size):
+        to[row + more] = column[row]
 
 
 @bare

@@ -11,13 +11,13 @@ from skyband.kernels.views import AFTER, STEPS
 
 # Where the group at hand stands.
 AT, SIZE, YOUNG, WARM, MOST, LISTED, WRITTEN, FULL, DONE, LAST, DIES, SIGHT, NOW, DUE, SPEAKS, SEEN = range(16)
-DEAD, KEPT, EXACT, BINNED, CALM, LATELY, RAW, LIT, WANTS, COUNTED, SIEVED, STATE = range(16, 28)
+DEAD, KEPT, EXACT, BINNED, CALM, LATELY, RAW, LIT, COUNTED, SIEVED, STATE = range(16, 27)
 NOTHING, MERGE, FOLD, THIN, WIDER, ANEW = range(6)  # what is due
 WARMEST = 256  # fresh rows that are kept ranked, at most
 STRIDE = 16  # rows of the band looked at between two looks at how many were found
 GONE = -2  # the pane of a row that has moved to the ranked ones
 KINDS = 128  # of scores among the rows that are not ranked
-SHELVES = 8  # copies of the ranked rows, each without the oldest of the one before
+SHELVES = 6  # copies of the ranked rows, each without the oldest of the one before
 AHEAD = 512  # rows in which those that reach the gate are looked for at once
 
 

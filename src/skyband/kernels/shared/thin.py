@@ -6,7 +6,7 @@ from skyband.kernels._jit import bare, inlined, kernel
 from skyband.kernels.pack import LANES, bits, differ, pack, within
 from skyband.kernels.shared.room import KINDS, copied
 
-CHUNK = 32  # rows that are looked at together
+CHUNK = 16  # rows that are looked at together
 _SAMPLE = 1024
 _DROP = np.int32(255)  # in place of its kind: the row goes
 
@@ -77,37 +77,33 @@ def sorted_in(score, low, high, edges, kind):
 
 
 @bare
-def thinned(score, time, id, pane, size, kind, wants, views, end, k, now, count, most, tally):
+def thinned(score, time, id, pane, size, kind, views, end, k, now, count, needs, tally):
     """Let go of unranked rows that no view can want; how many stay.
 
-    From the newest back: later rows of a better kind, and all ranked rows (`count` by pane), outdo a row in each view
-    that sees it, so it goes once they are as many as the largest k of these views. Keeps more than is needed: of
-    rows of one kind, and of the CHUNK beside it, it does not know the better. `wants` is the first view that the
-    ranked rows leave in want; views that end before `now` want nothing. O(rows + views).
+    All ranked rows (`count` by pane) are better than they, so a view needs only what these leave of its k. From the
+    newest back: later rows of a better kind outdo a row in each view that sees it, so it goes once they are as
+    many as any of these needs. Keeps more than is needed: of rows of one kind, and of the CHUNK beside it, it
+    does not know the better. Views that end before `now` need nothing. O(rows + views).
     """
-    largest = 0
+    most = above = 0
     for v in range(views):
-        if end[v] < now:
-            k[v] = 0
-        largest = max(largest, k[v])
-        most[v] = largest
+        above += count[v]
+    for v in range(views):
+        k[v] = k[v] if end[v] >= now else 0
+        most = max(most, k[v] - above)
+        needs[v] = most
+        above -= count[v]
     for i in range(KINDS + 1):
         tally[i] = 0
-    begin, over = 0, size  # rows before it are in no view that is in want
-    while begin < over:
-        mid = (begin + over) >> 1
-        if pane[mid] < wants:
-            begin = mid + 1
-        else:
-            over = mid
-    above, floor, better = 0, 0, 0  # ranked rows, the least kind that stays, rows of a better one
-    newest, last = views, size
-    while last > begin:
-        low = max(begin, last - CHUNK)
-        while newest > pane[last - 1]:
-            newest -= 1
-            above += count[newest]
-        while floor < KINDS and above + better >= most[newest]:
+    floor, better = 0, 0  # the least kind that stays, rows of a better one
+    last, begin = size, 0
+    while last > 0:
+        low = max(0, last - CHUNK)
+        need = needs[pane[last - 1]] if pane[last - 1] >= 0 else 0
+        if need <= 0:  # nor does any view before it
+            begin = last
+            break
+        while floor < KINDS and better >= need:
             floor += 1
             better -= tally[floor]
         for i in range(low, last):
