@@ -4,13 +4,16 @@ Where the processor has an instruction for it (AVX-512) and the compiler knows i
 compilation, plain loops do the same. A mask has a bit for each of eight rows, the lowest for the first.
 """
 
+from typing import Any
+
+import numba
 import numpy as np
-from numba import config, types
-from numba.extending import intrinsic
+from numba import types
 
 from skyband.kernels._jit import inlined
 
 LANES = 8
+_config: Any = numba.config  # made as it is loaded: its types do not know what it has
 
 
 def _able() -> bool:
@@ -18,13 +21,16 @@ def _able() -> bool:
     import llvmlite.binding as llvm
     from numba.core.codegen import get_host_cpu_features  # what the kernels are compiled for
 
-    features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
+    features = get_host_cpu_features() if _config.CPU_FEATURES is None else _config.CPU_FEATURES
     wanted = {"+avx512f", "+avx512vl", "+avx512dq", "+avx512bw"}
-    return not config.DISABLE_JIT and llvm.llvm_version_info[0] >= 20 and wanted <= set(features.split(","))
+    return not _config.DISABLE_JIT and llvm.llvm_version_info[0] >= 20 and wanted <= set(features.split(","))
 
 
 if _able():
     from llvmlite import ir
+    from numba.extending import intrinsic as typed
+
+    intrinsic: Any = typed  # who calls it does not give the first argument
 
     _BITS, _MASK = ir.VectorType(ir.IntType(1), LANES), ir.IntType(LANES)
     _KINDS = {
@@ -52,7 +58,7 @@ if _able():
         return builder.zext(builder.bitcast(compare(sign, found, bound), _MASK), ir.IntType(64))
 
     def _test(sign):
-        def tested(typingctx, column, row, bound):
+        def tested(_, column, row, bound):  # noqa: ARG001  # Numba counts them
             sig = types.uint64(column, types.uint64, column.dtype)
             return sig, lambda context, builder, sig, args: _tested(context, builder, sig, args, sign)
 
@@ -64,7 +70,7 @@ if _able():
     within = _test("<=")
 
     @intrinsic
-    def pack(typingctx, mask, column, row, to, at):
+    def pack(_, mask, column, row, to, at):  # noqa: ARG001  # Numba counts them
         """Copy those of eight values that the mask names; up to eight places are written over."""
         sig = types.void(types.uint64, column, types.uint64, to, types.uint64)
 
@@ -82,9 +88,9 @@ if _able():
         return sig, codegen
 
     @intrinsic
-    def bits(typingctx, mask):
+    def bits(_, mask):  # noqa: ARG001  # Numba counts them
         """How many rows a mask names."""
-        return types.uint64(types.uint64), lambda context, builder, sig, args: builder.ctpop(args[0])
+        return types.uint64(types.uint64), lambda _, builder, __, args: builder.ctpop(args[0])
 
 else:
 

@@ -109,15 +109,14 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             goal = at + n
             while True:  # those that reach the gate are ranked
                 if next_found == all_found:
-                    if sought < at:
-                        sought = at
+                    sought = max(sought, at)
                     if sought >= goal:
                         break
                     ahead = min(sought + AHEAD, stop)
                     all_found, next_found = looked_for(row_score, sought, ahead, bar, found), 0
                     sought = ahead
                     continue
-                i = np.int64(found[next_found])
+                i = int(found[next_found])
                 if i >= goal:
                     break
                 if warm == WARMEST or (warm >= _FOLDS and calm > 0 and i >= calm):
@@ -190,7 +189,8 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
                 # rank the fresh rows that reach the answer; where they are many, merge them
                 more = WARMEST + 1
                 if got == k or total - size - warm <= FEW:
-                    more = between(low_score, low_pane, young, floor, bar) + between_rows(row_score, raw, at, floor, bar)
+                    more = between(low_score, low_pane, young, floor, bar)
+                    more += between_rows(row_score, raw, at, floor, bar)
                 if warm + more > WARMEST:
                     now[DUE], now[NOW] = ANEW, end
                     break
@@ -282,7 +282,7 @@ def between_rows(score, low, high, floor, bar):
     """How many rows from `low` to `high` reach the floor and not the bar."""
     count = 0
     for i in range(low, high):
-        count += np.int64((score[i] >= floor) & (score[i] < bar))
+        count += int((score[i] >= floor) & (score[i] < bar))
     return count
 
 
@@ -291,7 +291,7 @@ def between(score, pane, size, floor, bar):
     """As `between_rows`, for rows that may have moved on."""
     count = 0
     for i in range(size):
-        count += np.int64((score[i] >= floor) & (score[i] < bar) & (pane[i] != GONE))
+        count += int((score[i] >= floor) & (score[i] < bar) & (pane[i] != GONE))
     return count
 
 

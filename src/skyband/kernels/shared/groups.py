@@ -32,10 +32,10 @@ from skyband.kernels.shared.room import (
     NOW,
     RAW,
     SEEN,
+    SIEVED,
     SIGHT,
     SIZE,
     SPEAKS,
-    SIEVED,
     STATE,
     THIN,
     WARM,
@@ -107,9 +107,8 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
             gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
             now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
             band, spare, sight = advanced(
-                band, spare, low_rows, room, hot, found, shelves, matches, sight, rows, g, upto[g], records, marks, page, now,
-                gate,
-                lazy, short,
+                band, spare, low_rows, room, hot, found, shelves, matches, sight, rows, g, upto[g], records, marks,
+                page, now, gate, lazy, short,
             )  # fmt: skip
             peak = max(peak, total + now[MOST] + len(bands.id) - high)
             copied(band, 0, now[SIZE], kept, total)
@@ -186,7 +185,7 @@ def advanced(
             now[YOUNG], now[BINNED] = gathered(rows, low, room, sight, now, gate)
             if due == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 8):
                 due = MERGE  # where views are few, most rows go at once
-            raised = now[NOW] >= now[LATELY] + rarest and (due == FOLD or due == THIN)
+            raised = now[NOW] >= now[LATELY] + rarest and due in (FOLD, THIN)
             if raised:  # by now every query has answered
                 gate[0], gate[1], now[LATELY] = max(gate[0], lowered(band[0], now[SIZE], gate[1])), np.inf, now[NOW]
             if due == ANEW:

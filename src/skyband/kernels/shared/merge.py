@@ -61,9 +61,7 @@ def folded(band, size, hot, warm, spare, sight, views, now):
             held,
         )  # fmt: skip
         i = above
-    out, _, _ = sieved(
-        score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, wants, held
-    )
+    out, _, _ = sieved(score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, wants, held)
     return out
 
 
@@ -95,7 +93,7 @@ def spread(column, size, new, more, place, to):
     """Copy a column, with new values where their place is."""
     i = 0
     for j in range(more):
-        above = np.int64(place[j])
+        above = int(place[j])
         for row in range(i, above):
             to[row + j] = column[row]
         to[above + j] = new[j]

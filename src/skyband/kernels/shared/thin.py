@@ -107,9 +107,9 @@ def thinned(score, time, id, pane, size, kind, views, end, k, now, count, needs,
             floor += 1
             better -= tally[floor]
         for i in range(low, last):
-            mine = np.int64(kind[np.uint64(i)])
+            mine = int(kind[np.uint64(i)])
             tally[np.uint64(mine)] += 1
-            better += np.int64(mine > floor)
+            better += int(mine > floor)
         least = np.int32(floor)
         for i in range(low, last):  # no branch: nobody can tell which rows stay
             row = np.uint64(i)
