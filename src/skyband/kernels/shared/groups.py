@@ -103,9 +103,10 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
             now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = rows.first[0, g], sure, high - low - sure, 0, 0
             now[DONE], now[LAST], now[SPEAKS], now[SEEN] = marks.done[g], marks.last[g], speaks, marks.seen[g]
             now[SIGHT], now[DEAD], now[BINNED] = views_here, 0, -1
-            now[RAW], now[LIT], now[COUNTED], now[SIEVED] = rows.first[0, g], 0, -1, sure
+            now[RAW], now[LIT], now[COUNTED] = rows.first[0, g], 0, -1
             gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
             now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
+            now[SIEVED] = min(sure, now[KEPT])
             band, spare, sight = advanced(
                 band, spare, low_rows, room, hot, found, shelves, matches, sight, rows, g, upto[g], records, marks,
                 page, now, gate, lazy, short,
@@ -220,7 +221,7 @@ def advanced(
             sight = wider
             now[COUNTED] = -1
         now[CALM] = now[AT] + max(FEW, int(lazy * now[SIZE])) // 2  # so far on, another merge has paid
-        limit = max(now[KEPT], now[SIZE]) + max(FEW, int(lazy * now[KEPT]))
+        limit = now[KEPT] + max(FEW, int(lazy * now[KEPT]))
         if changed:
             shelved(
                 band[0], band[2], band[1], now[SIZE], shelves.score, shelves.id, shelves.time, shelves.oldest,
