@@ -306,8 +306,7 @@ def lessened(band, spare, low, room, sight, now, gate):
         now[BINNED] = -1
         for v in range(now[SIGHT]):
             seen[v] = 0
-        for i in range(now[SIZE]):
-            seen[max(band[3][i], 0)] += 1
+        tallied(band[3], now[SIZE], seen)
     if now[BINNED] < 0:
         bordered(low[0], now[YOUNG], edges)
         now[BINNED] = 0
@@ -315,18 +314,29 @@ def lessened(band, spare, low, room, sight, now, gate):
     now[YOUNG] = thinned(*low, now[YOUNG], kind, now[SIGHT], end, k, now[NOW], seen, place, tally)
     now[BINNED] = now[YOUNG]
     if now[SIGHT] > fewest[0]:
-        for i in range(now[YOUNG]):
-            seen[max(low[3][i], 0)] += 1
+        tallied(low[3], now[YOUNG], seen)
         now[SIGHT] = fewer(at, end, k, now[SIGHT], seen, place, step_end, step_k, now[NOW])
-        for i in range(now[SIZE]):
-            band[3][i] = place[band[3][i]]
-        for i in range(now[YOUNG]):
-            low[3][i] = place[low[3][i]]
+        renumbered(band[3], now[SIZE], place)
+        renumbered(low[3], now[YOUNG], place)
         fewest[0] = now[SIGHT] + now[SIGHT] // 4 + FEW
         now[COUNTED] = -1
     now[KEPT] = now[SIZE] + now[YOUNG] + now[WARM]
     if 20 * now[KEPT] > 17 * before or 4 * now[KEPT] > 5 * now[EXACT] + FEW:
         now[DUE] = MERGE
+
+
+@bare
+def tallied(pane, size, count):
+    """Count rows by their pane."""
+    for i in range(size):
+        count[max(pane[i], 0)] += 1
+
+
+@bare
+def renumbered(pane, size, place):
+    """Give panes the numbers that their views have now."""
+    for i in range(size):
+        pane[i] = place[pane[i]]
 
 
 @kernel
