@@ -72,26 +72,47 @@ def fewer(at, end, k, views, count, place, step_end, step_k, now):
             place[v] = to - 1
             begins = v + 1
             continue
-        time, steps, more = at[v], 0, 0  # a staircase: the longest first, then those that want more
-        while True:
-            best_end, best_k = NEVER, 0
-            for u in range(begins, v + 1):
-                if end[u] >= now and k[u] > more:
-                    if end[u] > best_end or (end[u] == best_end and k[u] > best_k):
-                        best_end, best_k = end[u], k[u]
-                    if steps == STEPS - 1:
-                        best_k = max(best_k, k[u])
-            if best_k == 0:
-                break
-            step_end[steps], step_k[steps] = best_end, best_k
-            more = best_k
-            steps += 1
+        time, steps = at[v], 0  # a staircase: the longest first, then those that want more
+        for u in range(begins, v + 1):
+            if end[u] >= now and k[u] > 0:
+                steps = stepped(step_end, step_k, steps, end[u], k[u])
         for step in range(steps):
             at[to], end[to], k[to] = time, step_end[step], step_k[step]
             to += 1
         place[v] = to - 1
         begins = v + 1
     return to
+
+
+@bare
+def stepped(step_end, step_k, steps, ends, wants):
+    """Add a view to a staircase, whose ends fall and whose k rise, unless a step outdoes it; how many steps it has."""
+    at = steps  # behind all that end later
+    while at > 0 and step_end[at - 1] < ends:
+        at -= 1
+    if at > 0 and step_k[at - 1] >= wants:
+        return steps
+    if at > 0 and step_end[at - 1] == ends:
+        at -= 1
+    gone = at
+    while gone < steps and step_k[gone] <= wants:  # it outdoes these
+        gone += 1
+    if gone == at:
+        if steps == STEPS:  # no room: the next one, or the last, also covers it
+            if at < steps:
+                step_end[at] = ends
+            else:
+                step_k[at - 1] = wants
+            return steps
+        for i in range(steps, at, -1):
+            step_end[i], step_k[i] = step_end[i - 1], step_k[i - 1]
+        steps += 1
+    elif gone > at + 1:
+        for i in range(gone, steps):
+            step_end[i - gone + at + 1], step_k[i - gone + at + 1] = step_end[i], step_k[i]
+        steps -= gone - at - 1
+    step_end[at], step_k[at] = ends, wants
+    return steps
 
 
 @kernel
@@ -129,36 +150,29 @@ def longer(column, room):
 
 
 @inlined
-def heaped(heap, key):
-    """Order a heap of numbers by their keys, least on top, of equals the least number. O(n)."""
-    for low in range(len(heap) // 2 - 1, -1, -1):
-        sunk_from(heap, key, low)
+def matched(tree, key, leaves):
+    """Find the least of the keys from `leaves` on, of equals the first: a tournament, whose winner is at 1. O(n).
+
+    Leaf q is at `leaves` + q; the winner of each match is above the two.
+    """
+    for q in range(leaves):
+        tree[leaves + q] = q
+    for place in range(leaves - 1, 0, -1):
+        left, right = 2 * place, 2 * place + 1
+        winner = right if key[right] < key[left] else left
+        tree[place], key[place] = tree[winner], key[winner]
 
 
 @inlined
-def sunk(heap, key):
-    """Let the top, whose key has grown, sink to its place. O(log n)."""
-    sunk_from(heap, key, 0)
-
-
-@inlined
-def sunk_from(heap, key, place):
-    """Let what is at `place` sink to where nothing below it is less."""
-    at, size = place, len(heap)
-    moved = heap[at]
-    bound = key[moved]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        low = heap[child]
-        if child + 1 < size:
-            other = heap[child + 1]
-            if key[other] < key[low] or (key[other] == key[low] and other < low):
-                low = other
-                child += 1
-        if key[low] > bound or (key[low] == bound and low > moved):
-            break
-        heap[at] = low
-        at = child
-    heap[at] = moved
+def rematched(tree, key, leaves, q, new):
+    """Give leaf q another key, and play its matches again. O(log n), without a branch that depends on a key."""
+    place, winner, least = np.uint64(leaves + q), q, new
+    key[place] = new
+    while place > np.uint64(1):
+        other = place ^ np.uint64(1)
+        first = np.int64(place & np.uint64(1))  # whether the other comes first: it wins if equal
+        change = (key[other] - least - first) >> 63  # all bits if it wins, or none: compilers make a branch of a test
+        winner ^= (winner ^ tree[other]) & change
+        least ^= (least ^ key[other]) & change
+        place >>= np.uint64(1)
+        tree[place], key[place] = winner, least

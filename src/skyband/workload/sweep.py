@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 _MOST = 1 << 22  # rows of answers written before the kernel comes up for air
-_LAZY = 0.45  # the part of a band that may wait behind it before rows are let go
+_LAZY = 0.385  # the part of a band that may wait behind it before rows are let go
 _HOLDS = {
     "band/score": real("rows"),
     "band/time": held("i8", "rows"),

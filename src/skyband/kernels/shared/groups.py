@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from skyband.kernels._jit import kernel
+from skyband.kernels._jit import bare, kernel
 from skyband.kernels.band import FEW
 from skyband.kernels.shared.close import closed, warmed
-from skyband.kernels.shared.merge import folded, merged
+from skyband.kernels.shared.merge import folded, inserted, merged
 from skyband.kernels.shared.room import (
+    AHEAD,
+    ANEW,
     AT,
     BINNED,
     CALM,
+    COUNTED,
     DEAD,
     DIES,
     DONE,
@@ -17,15 +20,19 @@ from skyband.kernels.shared.room import (
     EXACT,
     FOLD,
     FULL,
+    GONE,
     KEPT,
     LAST,
     LATELY,
     LISTED,
+    LIT,
     MERGE,
     MOST,
     NOTHING,
     NOW,
+    RAW,
     SEEN,
+    SIEVED,
     SIGHT,
     SIZE,
     SPEAKS,
@@ -37,6 +44,7 @@ from skyband.kernels.shared.room import (
     WRITTEN,
     YOUNG,
     Rows,
+    absorbed,
     columns,
     copied,
     gleaned,
@@ -45,7 +53,7 @@ from skyband.kernels.shared.room import (
 )  # fmt: skip
 from skyband.kernels.shared.shelf import shelved
 from skyband.kernels.shared.thin import bordered, parted, sorted_in, thinned
-from skyband.kernels.views import AFTER, NEVER, Views, fewer, heaped, longer, reviewed
+from skyband.kernels.views import AFTER, NEVER, Views, fewer, longer, matched, reviewed
 
 
 @kernel
@@ -60,12 +68,15 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
     """
     groups, queries = len(upto), len(records.k)
     band, spare, low_rows, kept, room, shelves = scratch
-    hot = np.empty(WARMEST + 1, np.uint32)
-    heaps = (
-        np.empty(queries, np.int64),
-        np.empty(queries, np.int64),
-        np.empty(queries, np.int64),
-        np.empty(queries, np.int64),
+    hot, found = columns(WARMEST + 1), np.empty(AHEAD + 1, np.int64)
+    leaves = 1
+    while leaves < queries:
+        leaves *= 2
+    matches = (
+        np.empty(2 * leaves, np.int64),
+        np.empty(2 * leaves, np.int64),
+        np.empty(2 * leaves, np.int64),
+        np.empty(2 * leaves, np.int64),
     )
     sight = sighted(2 * queries + 1024)
     old = (bands.score, bands.time, bands.id, bands.pane)
@@ -92,16 +103,17 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
             now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = rows.first[0, g], sure, high - low - sure, 0, 0
             now[DONE], now[LAST], now[SPEAKS], now[SEEN] = marks.done[g], marks.last[g], speaks, marks.seen[g]
             now[SIGHT], now[DEAD], now[BINNED] = views_here, 0, -1
+            now[RAW], now[LIT], now[COUNTED] = rows.first[0, g], 0, -1
             gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
             now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
+            now[SIEVED] = min(sure, now[KEPT])
             band, spare, sight = advanced(
-                band, spare, low_rows, room, hot, shelves, heaps, sight, rows, g, upto[g], records, marks, page, now,
-                gate,
-                lazy, short,
+                band, spare, low_rows, room, hot, found, shelves, matches, sight, rows, g, upto[g], records, marks,
+                page, now, gate, lazy, short,
             )  # fmt: skip
             peak = max(peak, total + now[MOST] + len(bands.id) - high)
             copied(band, 0, now[SIZE], kept, total)
-            now[YOUNG] = gleaned(low_rows, now[YOUNG], kept, total + now[SIZE])
+            copied(low_rows, 0, now[YOUNG], kept, total + now[SIZE])
             total += now[SIZE] + now[YOUNG]
             rows.first[0, g], marks.ranked[g] = now[AT], now[SIZE]
             marks.bar[0, g], marks.bar[1, g] = gate[0], gate[1]
@@ -136,10 +148,12 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
 
 @kernel
 def advanced(
-    band, spare, low, room, hot, shelves, heaps, sight, rows, g, upto, records, marks, page, now, gate, lazy, short
+    band, spare, low, room, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, lazy,
+    short
 ):  # fmt: skip
     """One group: close its windows, and rank rows or let go of them whenever the loop that does so asks for it."""
-    heap, ends, starting, starts = heaps
+    ending, ends, starting, starts = matches
+    leaves = len(ending) >> 1
     k, size, slide, origin, least, most, _, _, _ = records
     total = now[SIZE] + now[YOUNG]
     # where the next window of each query ends; with nothing kept, the first that holds a row
@@ -154,99 +168,175 @@ def advanced(
         since = now[DONE] if q < now[LAST] else now[DONE] - 1
         if idle or now[DONE] == NEVER:
             since = max(since, earliest)
-        ends[q] = origin[q] + size[q] + ((since - origin[q] - size[q]) // slide[q] + 1) * slide[q]
+        ends[leaves + q] = origin[q] + size[q] + ((since - origin[q] - size[q]) // slide[q] + 1) * slide[q]
         since = max(now[SEEN] + 1, least[q])
-        starts[q] = origin[q] - (origin[q] - since) // slide[q] * slide[q]
-        if starts[q] >= most[q]:
-            starts[q] = AFTER
-        heap[q] = starting[q] = q
-    heaped(heap, ends)
-    heaped(starting, starts)
-    now[DUE], now[NOW] = NOTHING, now[DONE]
-    rekindled(low, hot, now, gate)
+        begin = origin[q] - (origin[q] - since) // slide[q] * slide[q]
+        starts[leaves + q] = begin if begin < most[q] else AFTER
+    for q in range(len(k), leaves):
+        ends[leaves + q] = starts[leaves + q] = AFTER
+    matched(ending, ends, leaves)
+    matched(starting, starts, leaves)
+    shortest, longest, rarest = size.min(), size.max(), slide.max()
+    now[NOW] = now[DONE]
+    now[DUE] = rekindled(low, hot, now, gate)
+    changed, more = True, True
     while True:
-        if now[DUE] == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 8):
-            now[DUE] = MERGE  # where views are few, most rows go at once
-        if now[NOW] >= now[LATELY] + slide.max() and (now[DUE] == FOLD or now[DUE] == THIN):
-            gate[0], gate[1], now[LATELY] = max(gate[0], gate[1]), np.inf, now[NOW]  # by now every query has answered
-        if now[DUE] == FOLD:
-            now[SIZE], _ = folded(band, now[SIZE], low, hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
-            band, spare = spare, band
-            now[DEAD] += now[WARM]
-            now[WARM] = 0
-        if now[DUE] == THIN:
-            band, spare = lessened(band, spare, low, room, hot, sight, now, gate)
-        if now[DUE] == MERGE:
-            copied(low, 0, now[YOUNG], band, now[SIZE])
-            now[SIZE], now[SIGHT] = merged(band, now[SIZE], now[YOUNG], spare, room, sight, now[SIGHT], now[NOW])
-            band, spare = spare, band
-            now[YOUNG], now[WARM], now[DEAD], now[BINNED], now[KEPT], now[EXACT] = 0, 0, 0, -1, now[SIZE], now[SIZE]
+        due = now[DUE]
+        if due != WIDER:
+            now[YOUNG], now[BINNED] = gathered(rows, low, room, sight, now, gate)
+            if due == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 8):
+                due = MERGE  # where views are few, most rows go at once
+            raised = now[NOW] >= now[LATELY] + rarest and due in (FOLD, THIN)
+            if raised:  # by now every query has answered
+                gate[0], gate[1], now[LATELY] = max(gate[0], lowered(band[0], now[SIZE], gate[1])), np.inf, now[NOW]
+            if due == ANEW:
+                due, gate[0] = MERGE, np.inf
+            if due == THIN:
+                much = 16 * (now[SIZE] + now[WARM]) > 17 * now[SIEVED]
+                if raised or much or now[COUNTED] < 0 or now[SIGHT] > sight[7][0]:
+                    now[SIZE] = folded(band, now[SIZE], hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
+                    band, spare = spare, band
+                    now[WARM], now[COUNTED], now[SIEVED], changed = 0, now[SIGHT], now[SIZE], True
+                above = now[SIZE]
+                lessened(band, spare, low, room, sight, now, gate)
+                changed = changed or now[SIZE] < above
+                due = now[DUE]
+            if due != THIN and now[WARM] > 0:
+                counted(hot, sight, now)
+                now[SIZE] = inserted(band, now[SIZE], hot, now[WARM], spare, room.order)
+                band, spare = spare, band
+                now[WARM], changed = 0, True
+            if due == MERGE:
+                copied(low, 0, now[YOUNG], band, now[SIZE])
+                now[SIZE], now[SIGHT] = merged(band, now[SIZE], now[YOUNG], spare, room, sight, now[SIGHT], now[NOW])
+                band, spare, changed = spare, band, True
+                now[YOUNG], now[BINNED], now[COUNTED], now[KEPT], now[EXACT] = 0, -1, -1, now[SIZE], now[SIZE]
+                now[SIEVED] = now[SIZE]
+        if not more:
+            return band, spare, sight
         if now[SIGHT] + len(k) >= len(sight[0]):
             wider = sighted(2 * (now[SIGHT] + len(k)))
             for v in range(now[SIGHT]):
                 wider[0][v], wider[1][v], wider[2][v] = sight[0][v], sight[1][v], sight[2][v]
             sight = wider
+            now[COUNTED] = -1
         now[CALM] = now[AT] + max(FEW, int(lazy * now[SIZE])) // 2  # so far on, another merge has paid
-        limit = max(now[KEPT], now[SIZE]) + max(FEW, int(lazy * now[KEPT]))
-        if now[DUE] != WIDER:
+        limit = now[KEPT] + max(FEW, int(lazy * now[KEPT]))
+        if changed:
             shelved(
-                band[0], band[2], band[3], now[SIZE], shelves.score, shelves.id, shelves.pane, shelves.oldest,
-                shelves.first, room.sample,
+                band[0], band[2], band[1], now[SIZE], shelves.score, shelves.id, shelves.time, shelves.oldest,
+                shelves.first, now[NOW], shortest, longest,
             )  # fmt: skip
-        closed(low, hot, shelves, heaps, sight, rows, g, upto, records, marks, page, now, gate, limit)
-        if now[DUE] == NOTHING:
-            return band, spare, sight
+            changed = False
+        closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit)
+        more = now[DUE] != NOTHING
 
 
-@kernel
+@bare
+def counted(hot, sight, now):
+    """Count the fresh rows that are ranked with the others, if these are counted; views that are new have none."""
+    if now[COUNTED] < 0:
+        return
+    count = sight[3]
+    for v in range(now[COUNTED], now[SIGHT]):
+        count[v] = 0
+    for j in range(now[WARM]):
+        count[hot[3][j]] += 1
+    now[COUNTED] = now[SIGHT]
+
+
+@bare
+def lowered(score, size, floor):
+    """A score below all answers, which came down to `floor`, and below some ranked rows more: they vary a little."""
+    if floor == np.inf:
+        return floor
+    above, over = 0, size
+    while above < over:
+        mid = (above + over) >> 1
+        if score[mid] >= floor:
+            above = mid + 1
+        else:
+            over = mid
+    place = above + above // 8 + FEW
+    return score[place] if place < size else -np.inf
+
+
+@bare
+def gathered(rows, low, room, sight, now, gate):
+    """Take over the rows that came and need no rank; how many `low` has then, and of how many the kind is known."""
+    score, time, id, _, _ = rows
+    size, binned = now[YOUNG], now[BINNED]
+    if now[DEAD] > 0:
+        size, binned = gleaned(*low, room.kind, size, binned)
+        now[DEAD] = 0
+    size = absorbed(score, time, id, now[RAW], now[AT], gate[0], *low, size, sight[0], now[SIGHT])
+    now[RAW], now[LIT] = now[AT], 0
+    return size, binned
+
+
+@bare
 def rekindled(low, hot, now, gate):
-    """Rank the fresh rows that reach the gate."""
-    now[WARM] = 0
+    """Rank the fresh rows that reach the gate; what is due then."""
+    count = 0
     for i in range(now[YOUNG]):
+        count += low[0][i] >= gate[0]
+    if count > WARMEST:
+        gate[0] = np.inf
+        return MERGE
+    for i in range(now[YOUNG] if count > 0 else 0):
         if low[0][i] >= gate[0]:
-            if now[WARM] == WARMEST:
-                now[DUE], gate[0] = MERGE, np.inf
-                return
-            now[WARM] = warmed(hot, now[WARM], low[0], low[0][i], i)
+            now[WARM] = warmed(*hot, now[WARM], low[0][i], low[1][i], low[2][i], low[3][i])
+            low[3][i] = GONE
+            now[DEAD] += 1
+    return NOTHING
 
 
 @kernel
-def lessened(band, spare, low, room, hot, sight, now, gate):
+def lessened(band, spare, low, room, sight, now, gate):
     """Let go of rows without ranking those below the gate. A merge is due if hardly any goes."""
     kind, edges, tally = room.kind, room.edges, room.tally
     at, end, k, seen, place, step_end, step_k, fewest = sight
-    before = now[SIZE] + now[YOUNG] - now[DEAD]
-    now[SIZE], wants = folded(band, now[SIZE], low, hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
-    band, spare = spare, band
-    now[WARM], now[DEAD] = 0, 0
+    before = now[SIZE] + now[YOUNG] + now[WARM]
+    for v in range(now[COUNTED], now[SIGHT]):
+        seen[v] = 0
+    now[COUNTED] = now[SIGHT]
     young = now[YOUNG]
     now[SIZE], now[YOUNG] = parted(band, now[SIZE], gate[0], low, young, spare)
     if now[YOUNG] > young:
         now[BINNED] = -1
         for v in range(now[SIGHT]):
             seen[v] = 0
-        for i in range(now[SIZE]):
-            seen[max(band[3][i], 0)] += 1
-        wants = 0
+        tallied(band[3], now[SIZE], seen)
     if now[BINNED] < 0:
         bordered(low[0], now[YOUNG], edges)
         now[BINNED] = 0
     sorted_in(low[0], now[BINNED], now[YOUNG], edges, kind)
-    now[YOUNG] = thinned(*low, now[YOUNG], kind, wants, now[SIGHT], k, seen, place, tally)
+    now[YOUNG] = thinned(*low, now[YOUNG], kind, now[SIGHT], end, k, now[NOW], seen, place, tally)
     now[BINNED] = now[YOUNG]
     if now[SIGHT] > fewest[0]:
-        for i in range(now[YOUNG]):
-            seen[max(low[3][i], 0)] += 1
+        tallied(low[3], now[YOUNG], seen)
         now[SIGHT] = fewer(at, end, k, now[SIGHT], seen, place, step_end, step_k, now[NOW])
-        for i in range(now[SIZE]):
-            band[3][i] = place[band[3][i]]
-        for i in range(now[YOUNG]):
-            low[3][i] = place[low[3][i]]
+        renumbered(band[3], now[SIZE], place)
+        renumbered(low[3], now[YOUNG], place)
         fewest[0] = now[SIGHT] + now[SIGHT] // 4 + FEW
-    now[KEPT] = now[SIZE] + now[YOUNG]
+        now[COUNTED] = -1
+    now[KEPT] = now[SIZE] + now[YOUNG] + now[WARM]
     if 20 * now[KEPT] > 17 * before or 4 * now[KEPT] > 5 * now[EXACT] + FEW:
         now[DUE] = MERGE
-    return band, spare
+
+
+@bare
+def tallied(pane, size, count):
+    """Count rows by their pane."""
+    for i in range(size):
+        count[max(pane[i], 0)] += 1
+
+
+@bare
+def renumbered(pane, size, place):
+    """Give panes the numbers that their views have now."""
+    for i in range(size):
+        pane[i] = place[pane[i]]
 
 
 @kernel

@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, kernel
+from skyband.kernels._jit import bare
 from skyband.kernels.band import FEW
 from skyband.kernels.radix import falling
-from skyband.kernels.shared.room import GONE
 from skyband.kernels.views import AFTER, fewer
 
 
-@kernel
+@bare
 def merged(band, size, young, spare, room, sight, views, now):
     """Merge the fresh rows behind the ranked ones into them, into `spare`: the minimal set.
 
@@ -32,38 +31,75 @@ def merged(band, size, young, spare, room, sight, views, now):
     return out, views
 
 
-@kernel
-def folded(band, size, low, hot, warm, spare, sight, views, now):
+@bare
+def folded(band, size, hot, warm, spare, sight, views, now):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`, as `merged` does.
 
-    Returns how many rows stay, and the first view that wants more than these. O(size + views).
+    Returns how many rows stay. O(size + views).
     """
     score, time, id, pane = band
-    low_score, low_time, low_id, low_pane = low
+    hot_score, hot_time, hot_id, hot_pane = hot
     to_score, to_time, to_id, to_pane = spare
     _, end, k, count, _, _, _, _ = sight
     opened(end, k, count, views, now)
-    turn = np.zeros(2, np.int64)
-    while k[turn[0]] == 0:
-        turn[0] += 1
-    i = out = 0
+    wants = held = i = out = 0
+    while k[wants] == 0:
+        wants += 1
     for j in range(warm):
-        h = np.int64(hot[j])
-        s, above, over = low_score[h], i, size  # the ranked rows above it
+        s, above, over = hot_score[j], i, size  # the ranked rows above it
         while above < over:
             mid = (above + over) >> 1
             if score[mid] > s:
                 above = mid + 1
             else:
                 over = mid
-        out = sieved(score, time, id, pane, i, above, to_score, to_time, to_id, to_pane, out, k, count, turn)
-        out = sieved(
-            low_score, low_time, low_id, low_pane, h, h + 1, to_score, to_time, to_id, to_pane, out, k, count, turn
+        out, wants, held = sieved(
+            score, time, id, pane, i, above, to_score, to_time, to_id, to_pane, out, k, count, wants, held
         )
-        low_pane[h] = GONE
+        out, wants, held = sieved(
+            hot_score, hot_time, hot_id, hot_pane, j, j + 1, to_score, to_time, to_id, to_pane, out, k, count, wants,
+            held,
+        )  # fmt: skip
         i = above
-    out = sieved(score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, turn)
-    return out, turn[0]
+    out, _, _ = sieved(score, time, id, pane, i, size, to_score, to_time, to_id, to_pane, out, k, count, wants, held)
+    return out
+
+
+@bare
+def inserted(band, size, hot, warm, spare, place):
+    """Merge the `warm` fresh rows that are ranked into the others, into `spare`; none goes. How many there are then."""
+    score, time, id, pane = band
+    hot_score, hot_time, hot_id, hot_pane = hot
+    to_score, to_time, to_id, to_pane = spare
+    above = 0
+    for j in range(warm):  # how many ranked rows are above it
+        over = size
+        while above < over:
+            mid = (above + over) >> 1
+            if score[mid] > hot_score[j]:
+                above = mid + 1
+            else:
+                over = mid
+        place[j] = above
+    spread(score, size, hot_score, warm, place, to_score)
+    spread(time, size, hot_time, warm, place, to_time)
+    spread(id, size, hot_id, warm, place, to_id)
+    spread(pane, size, hot_pane, warm, place, to_pane)
+    return size + warm
+
+
+@bare
+def spread(column, size, new, more, place, to):
+    """Copy a column, with new values where their place is."""
+    i = 0
+    for j in range(more):
+        above = int(place[j])
+        for row in range(i, above):
+            to[row + j] = column[row]
+        to[above + j] = new[j]
+        i = above
+    for row in range(i, size):
+        to[row + more] = column[row]
 
 
 @bare
@@ -97,10 +133,9 @@ def sifted(score, time, id, pane, order, size, to_score, to_time, to_id, to_pane
 
 
 @bare
-def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, at, k, count, turn):
-    """As `sifted`, for ranked rows from `low` to `high`, from where an earlier call came to; where they end."""
-    wants, held, out = turn[0], turn[1], np.uint64(at)
-    row = np.uint64(low)
+def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, at, k, count, wants, held):
+    """As `sifted`, for ranked rows from `low` to `high`, from where an earlier call came to; where this one does."""
+    row, out = np.uint64(low), np.uint64(at)
     for _ in range(high - low):
         seen = pane[row]
         keep = seen >= wants
@@ -112,8 +147,7 @@ def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, 
         while held >= k[wants]:
             held -= count[wants]
             wants += 1
-    turn[0], turn[1] = wants, held
-    return np.int64(out)
+    return np.int64(out), wants, held
 
 
 @bare

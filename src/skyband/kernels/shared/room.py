@@ -4,19 +4,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import kernel
+from skyband.kernels._jit import bare, inlined, kernel
 from skyband.kernels.band import FEW
-from skyband.kernels.views import STEPS
+from skyband.kernels.pack import LANES, bits, pack, reach
+from skyband.kernels.views import AFTER, STEPS
 
 # Where the group at hand stands.
 AT, SIZE, YOUNG, WARM, MOST, LISTED, WRITTEN, FULL, DONE, LAST, DIES, SIGHT, NOW, DUE, SPEAKS, SEEN = range(16)
-DEAD, KEPT, EXACT, BINNED, CALM, LATELY, STATE = range(16, 23)
-NOTHING, MERGE, FOLD, THIN, WIDER = range(5)  # what is due
+DEAD, KEPT, EXACT, BINNED, CALM, LATELY, RAW, LIT, COUNTED, SIEVED, STATE = range(16, 27)
+NOTHING, MERGE, FOLD, THIN, WIDER, ANEW = range(6)  # what is due
 WARMEST = 256  # fresh rows that are kept ranked, at most
 STRIDE = 16  # rows of the band looked at between two looks at how many were found
 GONE = -2  # the pane of a row that has moved to the ranked ones
 KINDS = 128  # of scores among the rows that are not ranked
-SHELVES = 5  # copies of the ranked rows, each without the oldest of the one before
+SHELVES = 6  # copies of the ranked rows, each without the oldest of the one before
+AHEAD = 512  # rows in which those that reach the gate are looked for at once
 
 
 class Rows(NamedTuple):
@@ -64,9 +66,8 @@ class Room(NamedTuple):
     other_keys: np.ndarray
     other: np.ndarray
     tally: np.ndarray
-    kind: np.ndarray  # uint8: of what kind the score of a row is that is not ranked
+    kind: np.ndarray  # int32: of what kind the score of a row is that is not ranked
     edges: np.ndarray  # float64: where the kinds of scores begin
-    sample: np.ndarray  # int64: some panes
 
 
 class Shelves(NamedTuple):
@@ -74,8 +75,8 @@ class Shelves(NamedTuple):
 
     score: np.ndarray
     id: np.ndarray
-    pane: np.ndarray
-    oldest: np.ndarray  # int64: the first pane of each shelf ...
+    time: np.ndarray
+    oldest: np.ndarray  # int64: rows before this are not on it ...
     first: np.ndarray  # int64: ... and where it begins; one longer
 
 
@@ -84,9 +85,9 @@ def roomed(longest, total):
     """Room to work in: for the longest band with its rows, and for all bands. Made once, since new memory is dear."""
     longest += 2 * FEW
     shelves = Shelves(
-        np.empty(4 * longest, np.float64),
-        np.empty(4 * longest, np.int64),
-        np.empty(4 * longest, np.int32),
+        np.empty(5 * longest, np.float64),
+        np.empty(5 * longest, np.int64),
+        np.empty(5 * longest, np.int64),
         np.empty(SHELVES, np.int64),
         np.empty(SHELVES + 1, np.int64),
     )
@@ -119,9 +120,8 @@ def workroom(size):
         np.empty(size, np.uint64),
         np.empty(size, np.uint32),
         np.empty(2048, np.int64),
-        np.empty(size, np.uint8),
-        np.empty(KINDS, np.float64),
-        np.empty(FEW, np.int64),
+        np.empty(size, np.int32),
+        np.empty(KINDS + KINDS // LANES, np.float64),
     )
 
 
@@ -136,7 +136,7 @@ def columns(size):
     )
 
 
-@kernel
+@bare
 def copied(rows, low, size, to, at):
     """Copy `size` rows from `low` on to `at`."""
     score, time, id, pane = rows
@@ -148,14 +148,55 @@ def copied(rows, low, size, to, at):
         to_pane[at + i] = pane[low + i]
 
 
-@kernel
-def gleaned(rows, size, to, at):
-    """Copy the first `size` rows, without those that have moved on, to `at`; how many there are."""
-    score, time, id, pane = rows
-    to_score, to_time, to_id, to_pane = to
-    out = at
+@bare
+def gleaned(score, time, id, pane, kind, size, binned):
+    """Close the gaps that rows left which have moved on; how many rows there are then, and how many of the first."""
+    out, before = np.uint64(0), binned
     for i in range(size):
-        if pane[i] != GONE:
-            to_score[out], to_time[out], to_id[out], to_pane[out] = score[i], time[i], id[i], pane[i]
-            out += 1
-    return out - at
+        row = np.uint64(i)
+        if i < binned:
+            before -= np.int64(pane[row] == GONE)
+        score[out], time[out], id[out], pane[out], kind[out] = score[row], time[row], id[row], pane[row], kind[row]
+        out += np.uint64(pane[row] != GONE)
+    return np.int64(out), before
+
+
+@bare
+def absorbed(score, time, id, begin, stop, bar, to_score, to_time, to_id, to_pane, size, view_at, views):
+    """Put the rows from `begin` to `stop` that do not reach the bar behind `size` others; how many there are then."""
+    row, last, out = np.uint64(begin), np.uint64(stop), np.uint64(size)
+    every = np.uint64((1 << LANES) - 1)
+    while row + np.uint64(LANES) <= last:
+        mask = reach(score, row, bar) ^ every
+        pack(mask, score, row, to_score, out)
+        pack(mask, time, row, to_time, out)
+        pack(mask, id, row, to_id, out)
+        out += bits(mask)
+        row += np.uint64(LANES)
+    while row < last:
+        to_score[out], to_time[out], to_id[out] = score[row], time[row], id[row]
+        out += np.uint64(score[row] < bar)
+        row += np.uint64(1)
+    i, end = size, np.int64(out)
+    if i < end:
+        pane = seen(view_at, views, to_time[i])
+    while i < end:
+        after = view_at[pane + 1] if pane + 1 < views else AFTER
+        while i < end and to_time[i] < after:
+            to_pane[i] = pane
+            i += 1
+        pane += 1
+    return end
+
+
+@inlined
+def seen(view_at, views, time):
+    """The last view that had begun at this time; -1: none."""
+    pane, over = 0, views
+    while pane < over:
+        mid = (pane + over) >> 1
+        if view_at[mid] <= time:
+            pane = mid + 1
+        else:
+            over = mid
+    return pane - 1

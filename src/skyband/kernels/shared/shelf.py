@@ -3,62 +3,99 @@
 import numpy as np
 
 from skyband.kernels._jit import bare
-from skyband.kernels.band import FEW
+from skyband.kernels.pack import LANES, bits, exceed, pack, reach
 from skyband.kernels.shared.room import SHELVES, STRIDE
 
 _SHORT = 256  # ranked rows of which one shelf will do
 
 
 @bare
-def shelved(score, id, pane, size, to_score, to_id, to_pane, oldest, first, sample):
-    """Put the ranked rows on shelves, each with about 7 of 10 of the one before, the youngest. O(size)."""
-    oldest[0], first[0], first[1] = 0, 0, size
+def shelved(score, id, time, size, to_score, to_id, to_time, oldest, first, now, shortest, longest):
+    """Put the ranked rows on shelves, each with rows of a shorter time than the one before. O(size).
+
+    The times go down from the longest window to the shortest in equal steps, by their ratio: a window that
+    ends after `now` then walks past few rows before its start.
+    """
+    oldest[0], first[0], first[1] = -(1 << 62), 0, size
     for i in range(size):
-        to_score[i], to_id[i], to_pane[i] = score[i], id[i], pane[i]
+        to_score[i], to_id[i], to_time[i] = score[i], id[i], time[i]
     for shelf in range(1, SHELVES):
         oldest[shelf], first[shelf + 1] = 1 << 62, size
-    if size < _SHORT:
+    if size < _SHORT or shortest >= longest:
         return
-    some = FEW
-    for i in range(some):
-        value, j = np.int64(pane[i * size // some]), i
-        while j > 0 and sample[j - 1] > value:
-            sample[j] = sample[j - 1]
-            j -= 1
-        sample[j] = value
-    part = some
+    step = (shortest / longest) ** (1.0 / SHELVES)
+    span = np.float64(longest)
     for shelf in range(1, SHELVES):
-        part = part * 7 // 10
         low, high = first[shelf - 1], first[shelf]
-        if 2 * high - low > len(to_id):
+        if 2 * high - low + LANES > len(to_id):
             return
-        bound, out = sample[some - part], np.uint64(high)
-        for i in range(low, high):
-            row = np.uint64(i)
-            to_score[out], to_id[out], to_pane[out] = to_score[row], to_id[row], to_pane[row]
-            out += np.uint64(to_pane[row] >= bound)
-        oldest[shelf], first[shelf + 1] = bound, np.int64(out)
+        span *= step
+        bound = np.int64(now - np.int64(span))
+        out = picked(to_score, to_id, to_time, low, high, bound, high)
+        oldest[shelf], first[shelf + 1] = bound, out
         for after in range(shelf + 1, SHELVES):
-            first[after + 1] = np.int64(out)
+            first[after + 1] = out
 
 
 @bare
-def walked(score, id, pane, low, high, view, k, got, to_score, to_id, at):
-    """Add the rows from `low` to `high` of this view or a later one to a list of `got`, up to k; how many it has then.
+def picked(score, id, time, low, high, bound, at):
+    """Copy the rows from `low` to `high` that are not before `bound` to `at`, behind them; where they end."""
+    row, stop, out = np.uint64(low), np.uint64(high), np.uint64(at)
+    while row + np.uint64(LANES) <= stop:
+        mask = reach(time, row, bound)
+        pack(mask, score, row, score, out)
+        pack(mask, id, row, id, out)
+        pack(mask, time, row, time, out)
+        out += bits(mask)
+        row += np.uint64(LANES)
+    while row < stop:
+        score[out], id[out], time[out] = score[row], id[row], time[row]
+        out += np.uint64(time[out] >= bound)
+        row += np.uint64(1)
+    return np.int64(out)
+
+
+@bare
+def walked(score, id, time, low, high, start, k, got, to_score, to_id, at):
+    """Add the rows from `low` to `high` that are not before `start` to a list of `got`, up to k; how many it has then.
 
     Without a branch that depends on a row: up to STRIDE rows behind the list are written over.
     """
     row, stop, want = np.uint64(low), np.uint64(high), np.uint64(k)
     out, begin = np.uint64(got), np.uint64(at)
     while row + np.uint64(STRIDE) <= stop and out < want:
-        for _ in range(STRIDE):
-            to_score[begin + out] = score[row]
-            to_id[begin + out] = id[row]
-            out += np.uint64(pane[row] >= view)
-            row += np.uint64(1)
+        for _ in range(STRIDE // LANES):
+            mask = reach(time, row, start)
+            pack(mask, score, row, to_score, begin + out)
+            pack(mask, id, row, to_id, begin + out)
+            out += bits(mask)
+            row += np.uint64(LANES)
     while row < stop and out < want:
         to_score[begin + out] = score[row]
         to_id[begin + out] = id[row]
-        out += np.uint64(pane[row] >= view)
+        out += np.uint64(time[row] >= start)
         row += np.uint64(1)
     return min(np.int64(out), k)
+
+
+@bare
+def walked_to(score, id, time, low, high, start, k, got, to_score, to_id, at, bound):
+    """As `walked`, but no further than rows above `bound`; also where it came to."""
+    row, stop, want = np.uint64(low), np.uint64(high), np.uint64(k)
+    out, begin = np.uint64(got), np.uint64(at)
+    every = np.uint64((1 << LANES) - 1)
+    while row + np.uint64(LANES) <= stop and out < want:
+        above = exceed(score, row, bound)  # the first ones, since the rows are ranked
+        mask = reach(time, row, start) & above
+        pack(mask, score, row, to_score, begin + out)
+        pack(mask, id, row, to_id, begin + out)
+        out += bits(mask)
+        row += bits(above)
+        if above != every:
+            return min(np.int64(out), k), np.int64(row)
+    while row < stop and out < want and score[row] > bound:
+        to_score[begin + out] = score[row]
+        to_id[begin + out] = id[row]
+        out += np.uint64(time[row] >= start)
+        row += np.uint64(1)
+    return min(np.int64(out), k), np.int64(row)

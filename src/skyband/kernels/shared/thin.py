@@ -3,10 +3,12 @@
 import numpy as np
 
 from skyband.kernels._jit import bare, inlined, kernel
+from skyband.kernels.pack import LANES, bits, differ, pack, within
 from skyband.kernels.shared.room import KINDS, copied
 
+CHUNK = 16  # rows that are looked at together
 _SAMPLE = 1024
-_DROP = np.uint8(255)  # in place of its kind: the row goes
+_DROP = np.int32(255)  # in place of its kind: the row goes
 
 
 @kernel
@@ -47,7 +49,10 @@ def taken_over(rows, row, to, at):
 
 @kernel
 def bordered(score, size, edges):
-    """Where the kinds of scores begin, by a sample: about as many rows in each."""
+    """Where the kinds of scores begin, by a sample: about as many rows in each.
+
+    Behind them, every LANES-th of them again, to look there first. The last kind has no end.
+    """
     if size == 0:
         return
     step = max(1, size // _SAMPLE)
@@ -55,66 +60,74 @@ def bordered(score, size, edges):
     sample.sort()
     for kind in range(KINDS - 1):
         edges[kind] = sample[(kind + 1) * len(sample) // KINDS]
+    edges[KINDS - 1] = np.nan
+    for part in range(KINDS // LANES):
+        edges[KINDS + part] = edges[part * LANES + LANES - 1]
 
 
 @bare
 def sorted_in(score, low, high, edges, kind):
     """Find the kind of each score from `low` to `high`: how many edges are not above it."""
-    row = np.uint64(low)
-    for _ in range(high - low):
-        s, found = score[row], np.uint64(0)
-        half = np.uint64(KINDS // 2)
-        while half > np.uint64(0):
-            found += half * np.uint64(s >= edges[found + half - np.uint64(1)])
-            half >>= np.uint64(1)
-        kind[row] = found
-        row += np.uint64(1)
+    for i in range(low, high):
+        s, part = score[np.uint64(i)], np.uint64(0)
+        for lane in range(KINDS // LANES // LANES):
+            part += bits(within(edges, np.uint64(KINDS + lane * LANES), s))
+        part *= np.uint64(LANES)
+        kind[np.uint64(i)] = part + bits(within(edges, part, s))
 
 
 @bare
-def thinned(score, time, id, pane, size, kind, wants, views, k, count, most, shelf):
+def thinned(score, time, id, pane, size, kind, views, end, k, now, count, needs, tally):
     """Let go of unranked rows that no view can want; how many stay.
 
-    From the newest pane back: rows of a better kind, and all ranked rows (`count` by pane), outdo a row in each view
-    that sees it, so it goes once they are as many as the largest k of these views. Keeps more than is needed: of
-    rows of one kind it does not know the better. `wants` is the first view that the ranked rows leave in want.
-    O(rows + views).
+    All ranked rows (`count` by pane) are better than they, so a view needs only what these leave of its k. From the
+    newest back: later rows of a better kind outdo a row in each view that sees it, so it goes once they are as
+    many as any of these needs. Keeps more than is needed: of rows of one kind, and of the CHUNK beside it, it
+    does not know the better. Views that end before `now` need nothing. O(rows + views).
     """
-    largest = 0
+    most = above = 0
     for v in range(views):
-        largest = max(largest, k[v])
-        most[v] = largest
+        above += count[v]
+    for v in range(views):
+        k[v] = k[v] if end[v] >= now else 0
+        most = max(most, k[v] - above)
+        needs[v] = most
+        above -= count[v]
     for i in range(KINDS + 1):
-        shelf[i] = 0
-    above, floor, better = 0, 0, 0  # ranked rows, the least kind that stays, rows of a better one
-    newest = views
-    last = size
+        tally[i] = 0
+    floor, better = 0, 0  # the least kind that stays, rows of a better one
+    last, begin = size, 0
     while last > 0:
-        seen, begin = pane[last - 1], last - 1
-        while begin > 0 and pane[begin - 1] == seen:
-            begin -= 1
-        if seen < wants:
-            for i in range(begin, last):
-                kind[np.uint64(i)] = _DROP
-            last = begin
-            continue
-        while newest > seen:
-            newest -= 1
-            above += count[newest]
-        for i in range(begin, last):  # a view sees all rows of its pane
-            mine = np.int64(kind[np.uint64(i)])
-            shelf[mine] += 1
-            better += int(mine > floor)
-        while floor < KINDS and above + better >= most[newest]:
+        low = max(0, last - CHUNK)
+        need = needs[pane[last - 1]] if pane[last - 1] >= 0 else 0
+        if need <= 0:  # nor does any view before it
+            begin = last
+            break
+        while floor < KINDS and better >= need:
             floor += 1
-            better -= shelf[floor]
-        for i in range(begin, last):  # no branch: nobody can tell which rows stay
+            better -= tally[floor]
+        for i in range(low, last):
+            mine = int(kind[np.uint64(i)])
+            tally[np.uint64(mine)] += 1
+            better += int(mine > floor)
+        least = np.int32(floor)
+        for i in range(low, last):  # no branch: nobody can tell which rows stay
             row = np.uint64(i)
-            kind[row] = kind[row] if np.int64(kind[row]) >= floor else _DROP
-        last = begin
-    out = np.uint64(0)
-    for i in range(size):
-        row = np.uint64(i)
+            kind[row] = kind[row] if kind[row] >= least else _DROP
+        last = low
+    row, stop, out = np.uint64(begin), np.uint64(size), np.uint64(0)
+    while row + np.uint64(LANES) <= stop:
+        mask = differ(kind, row, _DROP)
+        pack(mask, score, row, score, out)
+        pack(mask, time, row, time, out)
+        pack(mask, id, row, id, out)
+        pack(mask, pane, row, pane, out)
+        pack(mask, kind, row, kind, out)
+        out += bits(mask)
+        row += np.uint64(LANES)
+    while row < stop:
+        stays = np.uint64(kind[row] != _DROP)
         score[out], time[out], id[out], pane[out], kind[out] = score[row], time[row], id[row], pane[row], kind[row]
-        out += np.uint64(kind[row] != _DROP)
+        out += stays
+        row += np.uint64(1)
     return np.int64(out)
