@@ -223,7 +223,7 @@ class Likely:
     """
 
     worlds: int = 512
-    hit: float = 1.0  # weight of precision against nDCG at a budget of k
+    hit: float = 5.0  # weight of precision against nDCG for k 1 and a budget of 1
     future: float = 2.0  # weight of the next window against this one
     later: float = 0.003  # what a value that the next window needs is worth where this one does without it
     doubt: float = 0.2  # how much more a look-up must be worth than one of AT-TSM's, where values last by even odds
@@ -278,7 +278,8 @@ class Likely:
         later = trust * self.later * holds * wrong[pool]
         keep = np.ones(len(pool), np.bool_)
         possible = np.ascontiguousarray(worlds[pool].T)
-        hit = self.hit * min(k / budget, 2.0) ** 1.5  # with more look-ups nDCG has less left to lose than precision
+        # with more look-ups nDCG has less left to lose than precision; a longer answer has less at its end
+        hit = min(self.hit * k**0.5 / budget**1.5, 2.8)
         loss = spared(stale[pool], possible, weight, later, k, budget, hit / k, keep)
         chosen = np.flatnonzero(keep)
         return ids[pool[chosen[np.argsort(-loss[chosen], kind="stable")]]]
