@@ -66,6 +66,7 @@ class Replica:
         self.moments = np.zeros((len(columns), 5))  # of each column: n, mean, M2, cov(old, new), var(old)
         self.ring = np.zeros((len(columns), _RING))
         self.ringed = 0
+        self._usual: float | None = None  # the usual rate, until more is learned
 
     def __len__(self) -> int:
         return int((self.time > NEVER).sum())
@@ -180,6 +181,7 @@ class Replica:
         self._watch(codes[known], age[known], changed[known], self._chance(codes[known]))
         told = np.stack([np.ones(known.sum()), changed[known], age[known]], axis=1)
         np.add.at(self.aged, np.searchsorted(_AGES, age[known]), told)
+        self._usual = None
         for i, name in enumerate(self.columns):
             kind = rows.schema.field(name).type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
@@ -248,6 +250,11 @@ class Replica:
 
     def usual_rate(self) -> float:
         """Changes a slide that explain best how many look-ups of each age found another value."""
+        if self._usual is None:
+            self._usual = self._explains()
+        return self._usual
+
+    def _explains(self) -> float:
         many, changed, sums = self.aged[self.aged[:, 0] > 0].T
         if not len(many) or not sums.any():
             return 1.0
@@ -264,14 +271,25 @@ class Replica:
         """The chance that each code's value is another by now: what look-ups of its age have found, and its own record.
 
         Where few were of that age, what all of them tell. Keys that never change keep the chance of old values
-        below one, which one rate for all would not.
+        below one, which one rate for all would not. What was read at this moment holds.
         """
         age = np.where(self.time[codes] == NEVER, 1e9, np.maximum(now - self.time[codes], 0) / self._unit)
-        rate = self.usual_rate()
+        return np.where(age > 0, 1 - self._same(age) ** self._temper(codes), 0.0)
+
+    def lasting(self, codes: np.ndarray) -> np.ndarray:
+        """The chance that what is read of each code now is still right a slide later."""
+        return self._same(np.ones(len(codes))) ** self._temper(codes)
+
+    def lasts(self) -> float:
+        """The share of values that last a slide, taken for none until a hundred look-ups have told."""
+        told = self.aged[:, 0].sum()
+        return float(self._same(np.ones(1))[0] * told / (told + 100))
+
+    def _same(self, age: np.ndarray) -> np.ndarray:
+        """The share of values of an age, in slides, that are found as they were."""
         place = np.searchsorted(_AGES, age)
-        usual = 1 - np.exp(-rate * age)
-        seen = (self.aged[place, 1] + _WEIGHT * usual) / (self.aged[place, 0] + _WEIGHT)
-        return 1 - np.maximum(1 - seen, 1e-12) ** self._temper(codes)
+        usual = 1 - np.exp(-self.usual_rate() * age)
+        return np.maximum(1 - (self.aged[place, 1] + _WEIGHT * usual) / (self.aged[place, 0] + _WEIGHT), 1e-12)
 
     def draws(self, codes: np.ndarray, worlds: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """New values that these codes may have if they have changed: column name to (codes, worlds)."""
@@ -341,7 +359,7 @@ class Replica:
         require({name.removeprefix("value/") for name in values} <= set(self.columns), "it has values of no column")
         for name in _PLAIN:
             setattr(self, name, found[name])
-        self.ringed = int(found["ringed"][0])
+        self.ringed, self._usual = int(found["ringed"][0]), None
         self.value = under(found, "value/")
 
 

@@ -34,12 +34,12 @@ def _worth(score, k, gain, discount, hit, out):
 
 
 @bare
-def _loss(i, stale, mixed, base, k, gain, discount, hit, out):
+def _loss(i, stale, mixed, base, least, k, gain, discount, hit, out):
     """What the answer is worth less, on the mean over the worlds, if object i is ranked by its stale score."""
     loss = 0.0
     for w in range(len(base)):
         true = mixed[w, i]
-        if true != stale[i]:
+        if true != stale[i] and (true >= least[w] or stale[i] >= least[w]):
             mixed[w, i] = stale[i]
             loss += base[w] - _worth(mixed[w], k, gain[w], discount, hit, out)
             mixed[w, i] = true
@@ -47,21 +47,22 @@ def _loss(i, stale, mixed, base, k, gain, discount, hit, out):
 
 
 @kernel
-def spared(stale, worlds, weight, k, budget, hit, keep):
+def spared(stale, worlds, weight, later, k, budget, hit, keep):
     """Leave out the look-ups that cost the answer least, until `budget` are left in `keep`; gives the losses found.
 
     `stale` has each object's score by the replica, best first; `worlds[w]` what the scores may be in truth. With
     a look-up the answer ranks an object by its true score, without it by the stale one. The worth of an answer
     is its nDCG plus `hit` for every object that belongs in it. Of equal losses the lowest on the list goes
-    first, and each counts by its `weight`. A loss found before others were left out is taken for a lower bound:
-    only the least is computed anew.
-    O(objects * worlds * (objects + k)) in the usual case, `objects` times that in the worst.
+    first. Each counts by its `weight`, and `later` is added to it. A loss found before others were left out is
+    taken for a lower bound: only the least is computed anew, in the worlds where it is not below the k-th anyway.
+    O(objects * worlds * (objects + k)) in the worst of the usual cases, `objects` times that in the worst of all.
     """
     m, n = worlds.shape
     out = np.empty(k, np.int64)
     gain = np.zeros((m, n))
     mixed = worlds.copy()
     base = np.empty(m)
+    least = np.empty(m)  # the k-th score: what is below it, read or not, is of no matter
     discount = np.empty(k)
     ideal = 0.0
     for r in range(k):
@@ -74,6 +75,7 @@ def spared(stale, worlds, weight, k, budget, hit, keep):
         for r in range(_best(mixed[w], k, out)):
             gain[w, out[r]] = 2.0 ** (k - r) - 1.0
         base[w] = _worth(mixed[w], k, gain[w], discount, hit, out)
+        least[w] = mixed[w, out[k - 1]] if k <= n else -np.inf
     left = 0
     loss = np.zeros(n)
     fresh = np.zeros(n, np.bool_)
@@ -85,7 +87,9 @@ def spared(stale, worlds, weight, k, budget, hit, keep):
             if keep[i] and (gone < 0 or loss[i] < loss[gone] - 1e-12):
                 gone = i
         if not fresh[gone]:
-            loss[gone] = weight[gone] * _loss(gone, stale, mixed, base, k, gain, discount, hit, out)
+            loss[gone] = later[gone] + weight[gone] * _loss(
+                gone, stale, mixed, base, least, k, gain, discount, hit, out
+            )
             fresh[gone] = True
             continue
         keep[gone] = False
@@ -94,6 +98,9 @@ def spared(stale, worlds, weight, k, budget, hit, keep):
             fresh[i] = False
         for w in range(m):
             if mixed[w, gone] != stale[gone]:
+                matters = mixed[w, gone] >= least[w] or stale[gone] >= least[w]
                 mixed[w, gone] = stale[gone]
-                base[w] = _worth(mixed[w], k, gain[w], discount, hit, out)
+                if matters:
+                    base[w] = _worth(mixed[w], k, gain[w], discount, hit, out)
+                    least[w] = mixed[w, out[k - 1]] if k <= n else -np.inf
     return loss
