@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.engines.checked import checked, held, ranked, real, require, whole
+from skyband.engines.columns import fixed
 from skyband.kernels import view as kernel
 
 _LOW_ID = -(1 << 63)
@@ -141,7 +142,7 @@ class Core:
             if 2 * (self._remembered + new) > len(seen.id):
                 seen = self._note_again(seen.version != kernel.NO_VERSION, new)
             self._remembered += new
-        ids, score, version = (_seen_only(c) for c in (ids, score, _NONE if version is None else version))
+        ids, score, version = (fixed(c) for c in (ids, score, _NONE if version is None else version))
         shape = (first, stop, self.kmax, self._kept_of_full(stop), self.follow, fresh, again, base)
         return int(
             kernel.apply(ids, score, version, self._rows, seen, self.marks, self._bound_score, self._bound_id, shape)
@@ -260,14 +261,6 @@ class Core:
         assert sorted([*order.tolist(), *rows.free[: self.marks[kernel.FREE]].tolist()]) == list(range(len(rows.id)))
         assert sorted(rows.slots[rows.slots >= 0].tolist()) == sorted(order.tolist())
         assert self.bound is None or all(rank >= self.bound for rank in ranks)
-
-
-def _seen_only(column: np.ndarray) -> np.ndarray:
-    """A column that cannot be written: columns of Arrow are so, and the kernel is compiled for one kind alone."""
-    if column.flags.writeable:
-        column = column.view()
-        column.flags.writeable = False
-    return column
 
 
 def _room(kmax: int) -> kernel.Rows:

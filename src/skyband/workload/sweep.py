@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.engines.checked import WINDOWS, banded, checked, held, parted, real, require, under
+from skyband.engines.columns import fixed
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.kernels.shared import STRIDE, Marks, Page, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
@@ -270,7 +271,7 @@ def _by_group(rows: Objects, groups: int) -> Rows:
         sizes = np.bincount(rows.group, minlength=groups)
         ends = np.cumsum(sizes)
         first = np.stack([ends - sizes, ends])
-    score, time, id = (_fixed(column[order]) for column in rows[:3])
+    score, time, id = (fixed(column[order]) for column in rows[:3])
     return Rows(score, time, id, np.empty(0, np.int32), first)
 
 
@@ -286,13 +287,6 @@ def _references(array: np.ndarray) -> int:
 
 
 _OURS = max(map(_references, (np.empty(0),)))  # its page alone
-
-
-def _fixed(column: np.ndarray) -> np.ndarray:
-    """The column, not to be written to: whatever it comes from, kernels are compiled for one kind of it."""
-    fixed = np.ascontiguousarray(column).view()
-    fixed.flags.writeable = False
-    return fixed
 
 
 def _bound(pages: list[Page], groups: int) -> Answers:
