@@ -19,5 +19,6 @@ def test_every_test_that_a_promise_names_is_there():
 
 def test_every_row_of_a_promise_names_a_test():
     text = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    text = re.sub(r"<!-- measured: .*?<!-- end -->", "", text, flags=re.DOTALL)
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| what |")]
     assert [row for row in rows if not NAMED.search(row)] == []

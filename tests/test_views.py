@@ -255,7 +255,7 @@ def test_policies():
     assert [p.start(10, 10_000) for p in (Fixed(50), Root(), Adaptive(), printed, Modelled())] == [
         50,
         110,
-        50,
+        110,
         251,
         110,
     ]

@@ -116,7 +116,8 @@ class SweepEachRow:
             left = int((rows.first[1] - rows.first[0]).sum())
             likely = written * left // max(len(rows.id) - left, 1)  # if it goes on like that
             room = min(max(written, likely + likely // 8, _LEAST), most, max(written, _MOST))
-            longer = self._page(steps, written + max(room, shape.most, 1))
+            steps = max(steps, 2 * listed)  # never less than there is to tell, even if the state was forged
+            longer = self._page(steps, max(written, listed) + max(room, shape.most, 1))
             for new, old in zip(longer, page, strict=True):
                 new[: min(len(old), len(new))] = old[: len(new)]
             page = longer

@@ -126,13 +126,13 @@ class Adaptive:
     With `watch` it need not wait so long: how far the size has fallen in T updates tells how far it may fall until the
     goal, sqrt(Z0 / T) times as far if it walks at random, and hardly farther if it swings about a mean, which shows
     after a while. Half as much more is enough. In a smaller view fewer rows come and go, and it falls less far, by the
-    root of that. It then starts with k + 0.4 * sqrt(rows). `Adaptive(share=1, watch=False)` is the paper's own, at
+    root of that. It then starts with k + sqrt(rows). `Adaptive(share=1, watch=False)` is the paper's own, at
     which refills cost as much as updates; it starts with rows^0.6.
 
     Examples
     --------
     >>> Adaptive().start(100, 1_000_000)
-    500
+    1100
     >>> seen = Seen(k=10, kmax=100, rows=1000, size=9, least=9, updates=50, good=5, bad=96, drawdown=91,
     ...             refill_cost=1.0, update_cost=0.001)
     >>> printed = Adaptive(share=1, watch=False)
@@ -158,8 +158,8 @@ class Adaptive:
             raise QueryError(msg)
 
     def start(self, k: int, rows: int) -> int:
-        """As `Root(0.4)`; the paper's own with rows^0.6, at least k."""
-        return Root(0.4).start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
+        """As `Root`; the paper's own with rows^0.6, at least k."""
+        return Root().start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
 
     def refilled(self, seen: Seen) -> int:
         """Larger if the refill came too early."""
