@@ -66,7 +66,7 @@ class Scale(NamedTuple):
     sample: int  # independent engines that are run, of a thousand; the others are taken to cost as much
 
 
-QUICK, FULL = Scale(1_500_000, 2.0, 20), Scale(3_000_000, 15.0, 1_000)
+QUICK, FULL = Scale(1_500_000, 2.0, 20), Scale(3_000_000, 40.0, 1_000)
 _ALONE = 16.0  # times the budget: a thousand engines fill a thousand windows
 
 

@@ -38,6 +38,7 @@ from skyband.kernels.shared.room import (
     SPEAKS,
     STATE,
     THIN,
+    TIRED,
     WARM,
     WARMEST,
     WIDER,
@@ -54,6 +55,8 @@ from skyband.kernels.shared.room import (
 from skyband.kernels.shared.shelf import shelved
 from skyband.kernels.shared.thin import bordered, parted, sorted_in, thinned
 from skyband.kernels.views import AFTER, NEVER, Views, fewer, longer, matched, reviewed
+
+_REST = 16  # merges after one that could not be done without, before it is tried again
 
 
 @kernel
@@ -102,7 +105,7 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
                 now[DIES] = max(now[DIES], views.end[base + v])
             now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = rows.first[0, g], sure, high - low - sure, 0, 0
             now[DONE], now[LAST], now[SPEAKS], now[SEEN] = marks.done[g], marks.last[g], speaks, marks.seen[g]
-            now[SIGHT], now[DEAD], now[BINNED] = views_here, 0, -1
+            now[SIGHT], now[DEAD], now[BINNED], now[TIRED] = views_here, 0, -1, 0
             now[RAW], now[LIT], now[COUNTED] = rows.first[0, g], 0, -1
             gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
             now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
@@ -184,8 +187,8 @@ def advanced(
         due = now[DUE]
         if due != WIDER:
             now[YOUNG], now[BINNED] = gathered(rows, low, room, sight, now, gate)
-            if due == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 8):
-                due = MERGE  # where views are few, most rows go at once
+            if due == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 3 or now[TIRED] > 0):
+                due, now[TIRED] = MERGE, max(now[TIRED] - 1, 0)  # where views are few, most rows go at once
             raised = now[NOW] >= now[LATELY] + rarest and due in (FOLD, THIN)
             if raised:  # by now every query has answered
                 gate[0], gate[1], now[LATELY] = max(gate[0], lowered(band[0], now[SIZE], gate[1])), np.inf, now[NOW]
@@ -201,6 +204,8 @@ def advanced(
                 lessened(band, spare, low, room, sight, now, gate)
                 changed = changed or now[SIZE] < above
                 due = now[DUE]
+                if due == MERGE:  # it was in vain, and so it would be the next time
+                    now[TIRED] = _REST
             if due != THIN and now[WARM] > 0:
                 counted(hot, sight, now)
                 now[SIZE] = inserted(band, now[SIZE], hot, now[WARM], spare, room.order)
@@ -221,7 +226,8 @@ def advanced(
             sight = wider
             now[COUNTED] = -1
         now[CALM] = now[AT] + max(FEW, int(lazy * now[SIZE])) // 2  # so far on, another merge has paid
-        limit = now[KEPT] + max(FEW, int(lazy * now[KEPT]))
+        loose = lazy if now[SIGHT] >= short // 3 else 1.15 * lazy  # a merge is dear, and few views keep few rows
+        limit = now[KEPT] + max(FEW, int(loose * now[KEPT]))
         if changed:
             shelved(
                 band[0], band[2], band[1], now[SIZE], shelves.score, shelves.id, shelves.time, shelves.oldest,
