@@ -53,7 +53,7 @@ from skyband.kernels.shared.room import (
     workroom,
 )  # fmt: skip
 from skyband.kernels.shared.shelf import shelved
-from skyband.kernels.shared.thin import bordered, parted, sorted_in, thinned
+from skyband.kernels.shared.thin import bordered, parted, reaching, sorted_in, thinned
 from skyband.kernels.views import AFTER, NEVER, Views, fewer, longer, matched, reviewed
 
 _REST = 16  # merges after one that could not be done without, before it is tried again
@@ -256,13 +256,7 @@ def lowered(score, size, floor):
     """A score below all answers, which came down to `floor`, and below some ranked rows more: they vary a little."""
     if floor == np.inf:
         return floor
-    above, over = 0, size
-    while above < over:
-        mid = (above + over) >> 1
-        if score[mid] >= floor:
-            above = mid + 1
-        else:
-            over = mid
+    above = reaching(score, size, floor)
     place = above + above // 8 + FEW
     return score[place] if place < size else -np.inf
 

@@ -11,13 +11,9 @@ _SAMPLE = 1024
 _DROP = np.int32(255)  # in place of its kind: the row goes
 
 
-@kernel
-def parted(band, size, bar, low, young, spare):
-    """Put the ranked rows below `bar` among those that are not ranked, all in the order in which they came.
-
-    Returns how many rows stay ranked, and how many are not. `spare` is written over.
-    """
-    score, _, id, _ = band
+@inlined
+def reaching(score, size, bar):
+    """How many of the ranked scores reach a bar. O(log rows)."""
     above, over = 0, size
     while above < over:
         mid = (above + over) >> 1
@@ -25,6 +21,17 @@ def parted(band, size, bar, low, young, spare):
             above = mid + 1
         else:
             over = mid
+    return above
+
+
+@kernel
+def parted(band, size, bar, low, young, spare):
+    """Put the ranked rows below `bar` among those that are not ranked, all in the order in which they came.
+
+    Returns how many rows stay ranked, and how many are not. `spare` is written over.
+    """
+    score, _, id, _ = band
+    above = reaching(score, size, bar)
     moved = size - above
     if moved == 0:
         return size, young
