@@ -1,0 +1,244 @@
+"""run, stream, explain: the rooms joined into one door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, overload
+
+from skyband.api.explanation import Explanation, explain
+from skyband.api.session import Session, session_of
+from skyband.errors import QueryError, SourceError
+from skyband.query import TopK
+from skyband.query.duration import instant
+from skyband.query.join import POLICIES
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import pyarrow as pa
+
+    from skyband.api.session import Asked
+    from skyband.flow.pipeline import Stats
+    from skyband.query.join import Choose
+
+__all__ = ["METADATA", "Explanation", "Stream", "compare", "explain", "run", "stream"]
+
+METADATA = b"skyband"
+"""Key under which an answer's schema carries the counts of its run, as JSON."""
+
+
+@overload
+def run(
+    query: Asked,
+    source: object,
+    *,
+    engine: str = ...,
+    late: str | timedelta | None = ...,
+    ahead: str | timedelta | None = ...,
+    stats: Literal[False] = ...,
+    progress: bool | None = ...,
+    options: Mapping[str, object] | None = ...,
+) -> pa.Table: ...
+@overload
+def run(
+    query: Asked,
+    source: object,
+    *,
+    engine: str = ...,
+    late: str | timedelta | None = ...,
+    ahead: str | timedelta | None = ...,
+    stats: Literal[True],
+    progress: bool | None = ...,
+    options: Mapping[str, object] | None = ...,
+) -> tuple[pa.Table, Stats]: ...
+def run(  # noqa: PLR0913 - the one wide door
+    query: Asked,
+    source: object,
+    *,
+    engine: str = "auto",
+    late: str | timedelta | None = None,
+    ahead: str | timedelta | None = None,
+    stats: bool = False,
+    progress: bool | None = None,
+    options: Mapping[str, object] | None = None,
+) -> pa.Table | tuple[pa.Table, Stats]:
+    """Answer `query`, or many queries, over all of `source`.
+
+    Parameters
+    ----------
+    query
+        What to rank; a list of queries, or a `Workload`, which share what they keep; also what `sb.parse` gives.
+    source
+        A path (Parquet, CSV or JSON lines; a folder of such files too), an Arrow table, a pandas or Polars
+        frame, a dict of lists, or an iterator of such batches, each alone or with a watermark: (batch, time).
+    engine
+        "auto", or a name in `sb.ENGINES`; for many queries also "mtopband" or "mtoplist".
+    late
+        How far behind the newest time seen a row may come and still count. Without it a finite source is put
+        in order first, so that nothing is late, and an iterator has a lateness of zero.
+    ahead
+        How far ahead of the newest time seen a row may be; one further ahead is dropped and counted.
+    stats
+        Also return what was counted on the way.
+    progress
+        Show a progress bar. Default: on a terminal, for work that takes more than two seconds.
+    options
+        What the engine can be told, such as {"buffer": 2000}; `sb.ENGINES[name].options` has the names. Many queries
+        about points, which share a grid, take grid="uniform", slices= and index=False.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns window_start, window_end, the `per` columns, rank, score, then the row's own columns; of many
+        queries a column `query` before them. Its
+        schema metadata has the counts as JSON under b"skyband". With `stats=True` a pair of it and the counts.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> trades = {"ts": [0, 30, 70, 90], "price": [5.0, 9.0, 7.0, None]}
+    >>> query = sb.TopK(k=1, by="price", window=sb.Sliding("2 minutes", "1 minute"), time="ts", unit="s")
+    >>> answers, counts = sb.run(query, trades, stats=True)
+    >>> answers.select(["window_start", "window_end", "score"]).to_pylist()[1]
+    {'window_start': 0, 'window_end': 120, 'score': 9.0}
+    >>> counts.rows, counts.without_score
+    (4, 1)
+    """
+    import pyarrow as pa
+
+    from skyband.flow.pipeline import OutOfOrderError
+
+    session = session_of(query, source, engine, late, ahead, options)
+    try:
+        tables = list(session.tables(progress=progress, trusting=True))
+    except OutOfOrderError:
+        tables = list(session.tables(progress=progress))
+    promote = "permissive" if session.joins else "default"  # remote types show with the first look-up
+    whole = pa.concat_tables(tables, promote_options=promote) if tables else None
+    if whole is None:
+        msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
+        raise SourceError(msg)
+    counts = session.stats
+    whole = whole.replace_schema_metadata({METADATA: json.dumps(counts.as_dict()).encode()})
+    return (whole, counts) if stats else whole
+
+
+def compare(
+    query: TopK,
+    source: object,
+    policies: Iterable[str | Choose] = tuple(POLICIES),
+    *,
+    since: object = None,
+    until: object = None,
+) -> pa.Table:
+    """Run a query's join under several refresh policies, side by side in one pass, against the truth.
+
+    Parameters
+    ----------
+    query
+        A query with `join=`, whose policy is left out of account.
+    source
+        What `run` takes. The oracle, and the policy "all", look up as much as they need at every evaluation.
+    policies
+        Names, or functions choose(candidates, replica, budget, now).
+    since, until
+        Moments: windows that begin before the one or end after the other are passed over. Default: none is.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row a policy: policy, the paper's name for it, the sums of nDCG@k and precision@k, their cumulated
+        errors after each window, and the look-ups made.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> from skyband.tables.memory import History
+    >>> users = History({"user": [1, 2, 1], "at": [0, 0, 70], "y": [5, 6, 9]}, key="user", time="at", unit="s")
+    >>> join = sb.Join(users, on="user", columns=["y"], budget=1)
+    >>> query = sb.TopK(k=1, by="x + y", window=sb.Tumbling("1 minute"), time="t", unit="s", join=join)
+    >>> seen = {"t": [10, 20, 80, 90], "user": [1, 2, 1, 2], "x": [0, 0, 0, 0]}
+    >>> sb.compare(query, seen, ["top", "all"]).select(["policy", "ndcg", "precision", "lookups"]).to_pylist()
+    [{'policy': 'top', 'ndcg': 2.0, 'precision': 2.0, 'lookups': 2}, ...]
+    """
+    from skyband.evaluate import evaluate
+    from skyband.join.compare import side_by_side
+
+    if not isinstance(query, TopK) or query.join is None:
+        msg = "compare needs a query with join=: write sb.TopK(..., join=sb.Join(...))"
+        raise QueryError(msg)
+    from skyband.join.policies import Oracle
+
+    policies = [policies] if isinstance(policies, str) else policies
+    ways: list[str | Choose] = [*(query.join.replaced(policy=way).policy for way in policies), Oracle()]
+    sessions = [
+        Session(query.joining(query.join.replaced(policy=way)), source, "auto", None, None, None) for way in ways
+    ]
+    if isinstance(source, Iterator):
+        msg = "source is an iterator, which only one policy could read: give a path, a table or a list of batches"
+        raise SourceError(msg)
+    for session in sessions:
+        session.between = (
+            None if since is None else instant(since, "since"),
+            None if until is None else instant(until, "until"),
+        )
+    return side_by_side([s.tables(progress=False) for s in sessions], query, ways, evaluate)
+
+
+def stream(
+    query: Asked,
+    source: object,
+    *,
+    engine: str = "auto",
+    late: str | timedelta | None = None,
+    ahead: str | timedelta | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Stream:
+    """Answer `query` batch by batch: what each batch of `source` brings about, as soon as it does.
+
+    Takes what `run` takes. Batches that close no window yield nothing. What comes back is an iterator of tables that
+    also tells, at any time, what it has counted (`stats`) and how many rows it keeps (`candidates`).
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> batches = iter([{"x": [3, 9]}, {"x": [4, 1]}])
+    >>> for answers in sb.stream(sb.TopK(k=1, by="x", window=sb.Counting(2, 2)), batches):
+    ...     print(answers["score"].to_pylist())
+    [9.0]
+    [4.0]
+    """
+    return Stream(session_of(query, source, engine, late, ahead, options))
+
+
+class Stream(Iterator["pa.Table"]):
+    """Answers as they come; made by `sb.stream`.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> answers = sb.stream(sb.TopK(k=1, by="x", window=sb.Counting(2, 2)), iter([{"x": [3, 9]}, {"x": [4]}]))
+    >>> next(answers)["score"].to_pylist(), answers.stats.rows, answers.candidates
+    ([9.0], 2, 0)
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tables = (table for table in session.tables(progress=False) if table.num_rows)
+
+    def __next__(self) -> pa.Table:
+        return next(self._tables)
+
+    @property
+    def stats(self) -> Stats:
+        """What has been seen and done so far."""
+        from skyband.flow.pipeline import Stats
+
+        return self._session.stats if self._session.pipeline is not None else Stats()
+
+    @property
+    def candidates(self) -> int:
+        """How many rows are kept because they may still be in an answer."""
+        pipeline = self._session.pipeline
+        return 0 if pipeline is None else pipeline.kept

@@ -1,0 +1,215 @@
+"""One query, or many, over one source: from the first batch to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skyband.engines.plan import choose
+from skyband.errors import QueryError, SourceError
+from skyband.lang.statement import Statement
+from skyband.query import Ever, TopK
+from skyband.query.duration import duration, instant
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import pyarrow as pa
+
+    from skyband.flow.pipeline import Pipeline, Stats
+    from skyband.flow.source import Source
+    from skyband.join.pipeline import JoinPipeline
+    from skyband.join.together import Together
+    from skyband.view.alltime import AllTime
+    from skyband.workload.pipeline import WorkloadPipeline
+    from skyband.workload.workload import Workload
+
+    _Line = Pipeline | WorkloadPipeline | JoinPipeline | Together | AllTime
+
+    Asked = TopK | Statement | Sequence[TopK] | Workload
+    """What can be asked: a query, a text that was parsed, or many queries."""
+
+
+class Session:
+    """One query over one source, from the first batch to the last."""
+
+    def __init__(
+        self,
+        query: TopK | Statement,
+        source: object,
+        engine: str,
+        late: str | timedelta | None,
+        ahead: str | timedelta | None,
+        options: Mapping[str, object] | None,
+    ) -> None:
+        from skyband.flow.source import open_source
+
+        self.asked = query if isinstance(query, Statement) else Statement(query)
+        query, source = self.asked.query, self.asked.rows(source)
+        if not isinstance(query, TopK):
+            msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
+            raise QueryError(msg)
+        self.query = query
+        self.plan = choose(query, engine)
+        self.options = options
+        self.late = _length(late, "late")
+        self.ahead = _length(ahead, "ahead")
+        self.source = open_source(source)
+        self.between: tuple[int | None, int | None] = (None, None)
+        self.pipeline: _Line | None = None
+
+    @property
+    def stats(self) -> Stats:
+        """What has been seen and done so far."""
+        assert self.pipeline is not None
+        return self.pipeline.stats
+
+    @property
+    def joins(self) -> bool:
+        """Whether remote columns are in the answers."""
+        return self.query.join is not None
+
+    def tables(self, *, progress: bool | None, trusting: bool = False) -> Iterator[pa.Table]:
+        """The answers of each batch, then those that the end brings.
+
+        With `trusting`, a finite source is taken to be in order; OutOfOrderError says that it is not.
+        """
+        from skyband.flow.progress import shown
+
+        source, rising = self._in_order(trusting=trusting)
+        self.pipeline = None
+        if source.finite and source.schema is not None:
+            self.pipeline = self._open(source.schema, rising=rising)
+        for rows, watermark in shown(source.batches(), source.rows, wanted=progress):
+            if self.pipeline is None:
+                if not rows.num_rows and "null" in map(str, rows.schema.types):
+                    continue  # an empty list has no type: the next batch will tell
+                self.pipeline = self._open(rows.schema, rising=rising)
+            yield self.asked.shaped(self.pipeline.push(rows, self._micros(watermark)))
+        if self.pipeline is not None:
+            yield self.asked.shaped(self.pipeline.finish())
+
+    def _open(self, schema: pa.Schema, *, rising: bool) -> _Line:
+        from skyband.flow.pipeline import Pipeline
+
+        if self.query.join is not None:
+            from skyband.join.pipeline import JoinPipeline
+
+            ways = {"late": self.late or 0, "ahead": self.ahead, "rising": rising}
+            join = JoinPipeline(self.query, schema, **ways, live=not self.source.finite)  # type: ignore[arg-type]
+            join.between(*self.between)
+            return join
+
+        if isinstance(self.query.window, Ever):
+            from skyband.view.alltime import AllTime
+
+            return AllTime(self.query, schema, live=not self.source.finite)
+        line: Any = Pipeline
+        if self.query.of:
+            from skyband.view.board import Leaderboard as line  # noqa: N813 - the same doors
+
+        return line(
+            self.query,
+            schema,
+            self.plan.engine,
+            late=self.late or 0,
+            ahead=self.ahead,
+            rising=rising,
+            options=self.options,
+        )
+
+    def _in_order(self, *, trusting: bool) -> tuple[Source, bool]:
+        """The source, in the order of time if it must be; and whether its batches are."""
+        source, query = self.source, self.query
+        if not source.finite or query.window.counts or self.late is not None:
+            return source, False
+        if trusting:
+            return source, True
+        from skyband.flow.order import in_time_order, rising
+        from skyband.flow.schema import check_schema
+        from skyband.flow.time import TimeType
+
+        assert source.schema is not None
+        assert query.time is not None
+        check_schema(query, source.schema)
+        kind = TimeType.of(query, source.schema.field(query.time).type)
+        if rising(source, query.time, kind):
+            return source, True
+        return in_time_order(source, query.time, kind), True
+
+    def _micros(self, watermark: Any) -> int | None:
+        """A watermark as the source gave it, in microseconds."""
+        if watermark is None:
+            return None
+        assert self.pipeline is not None
+        kind = self.pipeline.time
+        if hasattr(watermark, "item"):  # a NumPy scalar, as column.max() gives it
+            watermark = watermark.astype("datetime64[us]").item() if watermark.dtype.kind == "M" else watermark.item()
+        if isinstance(watermark, int) and kind is not None:
+            return watermark * kind.per // kind.parts
+        if isinstance(watermark, str) and not watermark.strip()[:4].isdigit():
+            msg = f"watermark={watermark!r} is not a moment: give a time of the type of {self.query.time!r}"
+            raise SourceError(msg)
+        return instant(watermark, "watermark")
+
+
+class WorkloadSession(Session):
+    """Many queries over one source."""
+
+    def __init__(  # noqa: PLR0913 - what the door was given
+        self,
+        workload: Workload,
+        source: object,
+        engine: str,
+        late: str | timedelta | None,
+        ahead: str | timedelta | None,
+        options: Mapping[str, object] | None,
+        *,
+        fixed: bool,
+    ) -> None:
+        first = workload.first()
+        super().__init__(first, source, "auto", late, ahead, workload.told(options, engine))
+        self.workload = workload
+        self.fixed = fixed
+        self.engine = workload.chosen(engine)
+
+    @property
+    def joins(self) -> bool:
+        """Whether remote columns are in the answers of any query."""
+        return any(query.join is not None for query in self.workload.values())
+
+    def _open(self, schema: pa.Schema, *, rising: bool) -> _Line:
+        ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "rising": rising}
+        if not self.joins:
+            return self.workload.open(schema, self.engine, options=self.options, fixed=self.fixed, **ways)
+        from skyband.join.together import joined_workload
+
+        return joined_workload(self.workload, schema, self.engine, live=not self.source.finite, **ways)
+
+
+def session_of(
+    query: Asked,
+    source: object,
+    engine: str,
+    late: str | timedelta | None,
+    ahead: str | timedelta | None,
+    options: Mapping[str, object] | None,
+) -> Session:
+    """One query, or many, over a source."""
+    from skyband.workload.workload import Workload
+
+    if isinstance(query, TopK) or not isinstance(query, (Workload, list, tuple)):
+        return Session(query, source, engine, late, ahead, options)  # type: ignore[arg-type]  # which says what is wrong
+    fixed = not isinstance(query, Workload)
+    workload = query if isinstance(query, Workload) else Workload(query)
+    return WorkloadSession(workload, source, engine, late, ahead, options, fixed=fixed)
+
+
+def _length(value: str | timedelta | None, field: str) -> int | None:
+    if value is None:
+        return None
+    length = duration(value, field)
+    if length < 0:
+        msg = f'{field}={value!r} is below zero: write a length of time such as "30 seconds"'
+        raise QueryError(msg)
+    return length
