@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time as clock_time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -19,14 +18,11 @@ from skyband.flow.score import scores
 from skyband.flow.time import TimeType
 from skyband.join.answers import Answer, columns_of
 from skyband.join.board import Board
-from skyband.join.budget import Purse
 from skyband.join.changes import Changes
-from skyband.join.fitting import fitting
-from skyband.join.lookup import Lookup
+from skyband.join.checks import check_names, check_types
+from skyband.join.remote import Remote
 from skyband.join.replica import Replica
-from skyband.join.shared import in_turn, remote_types, shared_join, start_rows
-from skyband.query.join import OWN
-from skyband.query.topk import RESERVED
+from skyband.join.shared import remote_types, shared_join, start_rows
 from skyband.windows import Clock, Timeline
 from skyband.windows.clocks import Clocks
 
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from skyband.query import TopK
-    from skyband.query.join import Join
 
 
 @dataclass
@@ -88,8 +83,7 @@ class JoinPipeline:
         self.keys = Groups([self.join.on])
         self.groups = [Groups(one.per) if one.per else None for one in self.queries]
         self.replica = Replica(self.join.columns, self.clock.slide, remote_types(self.join))
-        self.purse = Purse(self.join.budget)
-        self.lookup = Lookup(self.join)
+        self.remote = Remote(self)
         self.changes = Changes(query, self.join, self.time)
         self.stop = END  # no window that ends later is answered
         self._since: int | None = None
@@ -97,8 +91,6 @@ class JoinPipeline:
         self._ties = np.empty(0, np.int64)
         self.position = 0
         self._rising, self.live = rising, live
-        self._deadline = 0.0
-        self._back, self._needs = 0.0, 0.0  # when the look-ups were over, and how long the rest has taken before
         self._stats = JoinStats()
         self.begun = False
         self.usable: set[tuple[pa.DataType, ...]] = set()  # types of remote columns that all scores can take
@@ -119,6 +111,7 @@ class JoinPipeline:
     def stats(self) -> JoinStats:
         """What has been seen and done so far."""
         self._stats.late, self._stats.ahead = self.timeline.lost
+        self._stats.last_error = self.remote.error
         peak = sum(board.held.peak for board in self.boards.values())
         self._stats.peak_candidates = max(self._stats.peak_candidates, peak)
         return self._stats
@@ -144,7 +137,7 @@ class JoinPipeline:
 
     def take(self, part: Part, watermark: int | None = None) -> pa.Table:
         """Take rows that have their time, in any order; give the answers of the windows they close."""
-        self._deadline = 0.0
+        self.remote.begin()
         if self._rising and len(part.time) and part.time.min() < self.timeline.newest:
             raise OutOfOrderError
         taken = self.timeline.admit(part.time, watermark)
@@ -153,7 +146,7 @@ class JoinPipeline:
 
     def count(self, part: Part) -> pa.Table:
         """Counting windows: every row takes the next position."""
-        self._deadline = 0.0
+        self.remote.begin()
         place = np.arange(self.position, self.position + part.rows.num_rows)
         self.position += part.rows.num_rows
         self._wait(Part(part.rows, _nothing(len(place)), place, None, None))
@@ -175,7 +168,7 @@ class JoinPipeline:
 
     def finish(self) -> pa.Table:
         """Answer every time window that still holds a row."""
-        self._deadline = 0.0
+        self.remote.begin()
         return self._table([]) if self.clock.counts else self._advance(END, END)
 
     def _wait(self, part: Part) -> None:
@@ -305,7 +298,7 @@ class JoinPipeline:
         """Refresh what the policies want, then answer the windows that end now."""
         self.apply_pushed(end)
         now = end - due[0].clock.shift
-        lookups = self._refresh(due, now)
+        lookups = self.remote.refresh(due, now)
         answers = []
         for board in due:
             assert board.window is not None
@@ -319,87 +312,6 @@ class JoinPipeline:
         stats.failed, stats.overdue = stats.failed + failed, stats.overdue + late
         stats.windows += sum(len(answer.key) > 0 for answer in answers)
         return answers
-
-    def _refresh(self, due: list[Board], now: int) -> tuple[int, int, int, int]:
-        if self.join.table is None:
-            return 0, 0, 0, 0
-        until = self._until()  # from here on: choosing takes time too
-        for asked, ids, rows in self.lookup.overdue():
-            self._read(ids, [rows], asked)
-        budget = self.purse.draw()
-        free = [board for board in due if board.unlimited]
-        bound = [board for board in due if not board.unlimited]
-        chosen = self._first_reads(in_turn([board.unread(now) for board in bound]), budget)
-        room = budget - len(chosen)
-        more = in_turn([board.wishes(room, now) for board in bound])
-        chosen = np.concatenate([chosen, more[~np.isin(more, chosen)][:room]])
-        paid = len(chosen)
-        if free:
-            chosen = in_turn([chosen, *(wish for b in free for wish in (b.unread(now), b.wishes(budget, now)))])
-        if not len(chosen):
-            self.purse.pay(0)
-            return 0, 0, 0, 0
-        ids = self.key_values(chosen).to_pylist()
-        if hasattr(self.join.table, "at"):
-            self.join.table.at(now)
-        found = self.lookup.fetch(ids, now, until)
-        self._back = clock_time.monotonic()
-        self.purse.pay(min(paid, found.made))  # what was never sent is not spent
-        failed = found.failed + self._read(found.ids, found.rows, now)
-        self.lookup.vain.update(self.key_values(chosen[self.replica.unread(chosen)]).to_pylist() if found.made else ())
-        self._stats.last_error = found.error or self._stats.last_error
-        return len(ids), found.made, failed, found.late
-
-    def _first_reads(self, unread: np.ndarray, budget: int) -> np.ndarray:
-        """Of keys that were never read, those to ask for: who was asked for in vain gets half of the room at most."""
-        if not self.lookup.vain or not len(unread):
-            return unread[:budget]
-        keys = self.key_values(unread).to_pylist()
-        vain = np.array([key in self.lookup.vain for key in keys])
-        self.lookup.vain.intersection_update(keys)
-        fresh = unread[~vain][:budget]
-        return np.concatenate([fresh, unread[vain][: (budget - len(fresh) + 1) // 2]])
-
-    def _until(self) -> float:
-        """When look-ups must be over, so that the answer is out by the deadline; windows of a live batch share it."""
-        length = self.join.deadline / 1e6
-        if not self.live:
-            return clock_time.monotonic() + length
-        spare = min(max(2 * self._needs, 0.02 * length), 0.5 * length)
-        self._deadline = self._deadline or clock_time.monotonic() + length - spare
-        return self._deadline
-
-    def _read(self, ids: list[object], tables: list[pa.Table], now: int) -> int:
-        """Take what came back into the replica; how many look-ups were of no use after all."""
-        kind = self.key_type
-        fits = []
-        for rows in tables:
-            fits.append(fitting(self, rows))
-            self.replica.settle(fits[-1].rows)
-        good = [found.rows for found in fits if found.rows is not None]
-        bad = {key for found in fits for key in found.bad} & set(ids)
-        if any(found.unclear for found in fits):  # whose rows they are is unknown, so no one is known to be absent
-            came = {key for rows in good for key in rows[self.join.on].to_pylist()}
-            bad |= {key for key in ids if key not in came}
-        self._stats.last_error = next((found.error for found in fits if found.error), self._stats.last_error)
-        asked, useless = set(ids) - bad, len(bad)
-        known = self.replica.schema
-        if any(rows.num_rows for rows in good) and known is not None and pa.null() in known.types:
-            name = known.names[known.types.index(pa.null())]
-            self._stats.last_error = f"{name!r} has been NULL wherever it was read: is that its name in the table?"
-        codes = self.codes_of(pa.chunked_array([pa.array(list(asked), kind)]))
-        newer = codes[self.replica.time[codes] < now]
-        if len(newer):
-            empty = pa.table({n: pa.nulls(0) for n in self.join.columns} | {self.join.on: pa.array([], kind)})
-            rows = pa.concat_tables(good, promote_options="permissive") if good else empty
-            of = self.codes_of(rows[self.join.on])
-            wanted = np.isin(of, newer)
-            chosen = rows if wanted.all() else rows.filter(pa.array(wanted))
-            read = self.replica.update(np.unique(newer), of[wanted], chosen, now)
-            for board in self.boards.values():
-                waiting = read.same[board.held.waits(read.same)]
-                board.held.refreshed(np.concatenate([read.changed, waiting]), pushed=False)
-        return useless
 
     # ------------------------------------------------------------ what the engines ask for
 
@@ -436,9 +348,7 @@ class JoinPipeline:
         self._stats.answer_rows += table.num_rows
         for board in self.boards.values():
             board.held.tidy()
-        if self._back:
-            self._needs = max(clock_time.monotonic() - self._back, 0.95 * self._needs)
-            self._back = 0.0
+        self.remote.told()
         return table
 
 
@@ -448,36 +358,3 @@ def _nothing(n: int) -> np.ndarray:
 
 
 _NO_ROWS = np.empty(0, np.int64)
-
-
-def check_names(query: TopK, schema: pa.Schema) -> None:
-    """Raise where the join's columns and the source's have the same name."""
-    join: Join = query.join  # type: ignore[assignment]
-    own = {query.column(name) for name in (*OWN, *RESERVED)}
-    for name in (*join.columns, *join.aggregate_names):
-        if name in schema.names:
-            msg = f"the join brings a column {name!r}, which the source has too: rename one of them"
-            raise SchemaError(msg)
-        if name in own:
-            msg = f"the join brings a column {name!r}, which is one of ours: rename it, or write prefix="
-            raise SchemaError(msg)
-    for name in schema.names:
-        if name in {query.column(name) for name in OWN}:
-            msg = f"the source has a column {name!r}, which a join adds to the answers: rename it, or write prefix="
-            raise SchemaError(msg)
-
-
-def check_types(query: TopK, schema: pa.Schema) -> None:
-    """Raise where the key is no plain value, or a value over the window cannot be made of a column."""
-    join: Join = query.join  # type: ignore[assignment]
-    kind = schema.field(join.on).type
-    if pa.types.is_nested(kind):
-        msg = f"on names {join.on!r}, which is {kind}: join by a column of plain values"
-        raise SchemaError(msg)
-    for aggregate in join.aggregates:
-        try:
-            if aggregate.of is not None:
-                scores(aggregate.of, schema.empty_table())
-        except SchemaError as error:
-            msg = str(error).replace("by ", f"{aggregate.name} ", 1)
-            raise SchemaError(msg) from None

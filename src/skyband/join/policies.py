@@ -170,7 +170,7 @@ class Wbm:
         pool = np.ones(len(candidates.id), np.bool_) if self.whole else candidates.listed
         ids, time = candidates.id[pool], candidates.time[pool]
         if self.interval is None:
-            interval = candidates.slide / replica.rate(ids)
+            interval = candidates.slide / replica.watched_rate(ids)
         else:
             interval = np.array([self.interval.get(int(i), np.inf) for i in ids])
         with np.errstate(invalid="ignore"):

@@ -242,11 +242,18 @@ class Replica:
         """Changes a slide of these codes: what was seen of each, drawn towards what was seen of all."""
         return self._temper(codes) * self.usual_rate()
 
+    def watched_rate(self, codes: np.ndarray) -> np.ndarray:
+        """As `rate`, from how long the codes were watched: a few look-ups that found nothing new are no proof."""
+        return self._temper(codes) * self._total()
+
+    def _total(self) -> float:
+        """Changes a slide of all that was watched."""
+        return float((self.changes.sum() + _PRIOR) / (self.exposure.sum() + _PRIOR))
+
     def _temper(self, codes: np.ndarray) -> np.ndarray:
         """How much more often than usual each code changes."""
-        total = (self.changes.sum() + _PRIOR) / (self.exposure.sum() + _PRIOR)
         weight = 8.0  # a key's own record counts half after eight changes' worth of watching
-        return (self.changes[codes] + weight) / (self.exposure[codes] * total + weight)
+        return (self.changes[codes] + weight) / (self.exposure[codes] * self._total() + weight)
 
     def usual_rate(self) -> float:
         """Changes a slide that explain best how many look-ups of each age found another value."""

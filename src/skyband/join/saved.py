@@ -28,9 +28,9 @@ Saved = dict[str, "np.ndarray | pa.Table"]
 def save(line: JoinPipeline) -> Saved:
     """All that `line` needs to go on elsewhere: the replica, the lists, the rows on them, what waits."""
     forget_keys(line)
-    lookup, time = line.lookup, line.timeline
+    lookup, time = line.remote.lookup, line.timeline
     quiet = int((clock_time.time() + lookup.quiet - clock_time.monotonic()) * 1e6)  # as others read the clock
-    at = [time.watermark, time.newest, *time.lost, line.position, line.begun, line.purse.saved, quiet]
+    at = [time.watermark, time.newest, *time.lost, line.position, line.begun, line.remote.purse.saved, quiet]
     saved: Saved = {
         "line": np.array(at, np.int64),
         "boards": np.array(list(line.boards), np.int64).reshape(-1, 2),
@@ -90,8 +90,8 @@ def load(line: JoinPipeline, saved: Mapping[str, Any]) -> None:
     require(min(late, ahead, position) >= 0, "line has a value that it cannot have")
     time = line.timeline
     time.watermark, time.newest, time.lost = watermark, newest, Late(late, ahead)
-    line.position, line.begun, line.purse.saved = position, bool(begun), purse
-    line.lookup.quiet = quiet / 1e6 - clock_time.time() + clock_time.monotonic()
+    line.position, line.begun, line.remote.purse.saved = position, bool(begun), purse
+    line.remote.lookup.quiet = quiet / 1e6 - clock_time.time() + clock_time.monotonic()
     if "keys" in saved:
         line.keys.load(table_of(saved, "keys"))
     for number, groups in enumerate(line.groups):

@@ -163,7 +163,7 @@ class JoinBucket:
         self.share, self.query = share, share.query
         self.schema, self.engine, self.early = schema, engine, early
         self.line = share.line(schema)
-        self.line.lookup = _LIVE.setdefault(share.token, self.line.lookup)
+        self.line.remote.lookup = _LIVE.setdefault(share.token, self.line.remote.lookup)
         while len(_LIVE) > _MOST:
             del _LIVE[next(iter(_LIVE))]
         self.counts = dict.fromkeys(("rows", "without_score", "without_time", "late", *LOOKUPS), 0)

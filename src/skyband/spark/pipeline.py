@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
-from skyband.join.pipeline import check_names
+from skyband.join.checks import check_names
 from skyband.join.shared import shared_join
 from skyband.query import Ever, TopK
 from skyband.spark.board import Board
