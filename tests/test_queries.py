@@ -226,3 +226,13 @@ def test_import_is_light():
     seconds = min(float(r.stdout.split()[0]) for r in runs)
     assert runs[0].stdout.split(maxsplit=1)[1].strip() == "set()"
     assert seconds < 0.5
+
+
+def test_a_broken_score_is_told_by_the_error_alone(caplog):
+    with pytest.raises(sb.QueryError, match="COMMAND is not allowed"):
+        sb.TopK(k=1, by="SHOW anything", window=sb.Counting(3))
+    assert not caplog.records
+    import sqlglot
+
+    sqlglot.parse_one("SHOW anything else", read="spark")
+    assert caplog.records, "what others ask of sqlglot is theirs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skyband.lang.job import FILES, MODES, SERVICES, SINKS, SOURCES, Input, Output, Service
+from skyband.query.trees import parsed
 
 if TYPE_CHECKING:
     from skyband.lang.document import Part
@@ -61,10 +62,11 @@ def _columns(part: Part) -> tuple[str, ...]:
 
     text = part.text('columns and types, such as "ts timestamp, price double"')
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({text})", read="spark").this
+        [tree] = parsed(f"CREATE TABLE t ({text})")
+        table: Any = tree and tree.this
         found = [column for column in table.expressions if column.args.get("kind") is not None]
         whole = bool(found) and len(found) == len(table.expressions)
-    except (sqlglot.errors.SqlglotError, AttributeError, RecursionError):
+    except (sqlglot.errors.SqlglotError, AttributeError, RecursionError, ValueError):  # no table, or not one alone
         whole = False
     if not whole:
         raise part.error(f'is {part.shown()}: write columns and types, such as "ts timestamp, price double"')

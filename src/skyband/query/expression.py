@@ -14,6 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
+from skyband.query.trees import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ def parse(text: str) -> Expression:
     import sqlglot  # slow to import, and only a query needs it
 
     try:
-        found = sqlglot.parse(text, read="spark")
+        found = parsed(text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         reason = str(error).split("\n")[0] or type(error).__name__
         msg = f'by={text!r} cannot be read: {_plain(reason)}. Write an expression such as "price * volume"'

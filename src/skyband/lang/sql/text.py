@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skyband.lang.place import Place
+from skyband.query.trees import DIALECT, parsed
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
     from skyband.errors import ParseError
-
-DIALECT = "spark"  # of those that sqlglot knows, the nearest: back-quoted names, and our scores are read by it
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Text:
         gap = "".join(c if c == "\n" else " " for c in self.text[low + len(name) : high])
         whole = self.text[:low] + name + gap + self.text[high:]
         try:
-            trees = [tree for tree in sqlglot.parse(whole, read=DIALECT) if tree is not None]
+            trees = [tree for tree in parsed(whole) if tree is not None]
         except sqlglot.errors.ParseError as error:
             told = error.errors[0]
             line, after = told.get("line") or 1, told.get("col") or 1
