@@ -6,7 +6,7 @@ came, and are merged in when an answer could need them or when they have become 
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import bare, inlined, kernel
 
 FEW = 64
 MANY = 1024  # rows from which on a band is pruned roughly, where it has more panes than AGES / 4
@@ -209,6 +209,50 @@ def roughly_merged(band, head, size, fresh, n, order, spare, start, k, count):
     gap = min(FEW, len(score) - out)  # room before them: what an answer inserts moves only what is better
     copied(spare, 0, out, band, gap)
     return gap, gap + out
+
+
+@bare
+def put_in_front(score, time, id, head, new_score, new_time, new_id, n, bar, few, order):
+    """Merge those `few` of n new rows that reach the bar into the band, which begins `few` places behind `head`.
+
+    Of the band only the rows that are better than the last of them move. O(n + few^2 + moves).
+    """
+    size = 0
+    for i in range(n):  # insertion sort; of equals the later one first
+        if new_score[i] >= bar:
+            j = size
+            while j > 0 and new_score[order[j - 1]] <= new_score[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+            size += 1
+    at, row = np.uint64(head), np.uint64(head + few)
+    for j in range(few):
+        new = np.uint64(order[j])
+        while score[row] > new_score[new]:  # ends: the last one is no worse than the bar, which a row of the band has
+            score[at], time[at], id[at] = score[row], time[row], id[row]
+            at += np.uint64(1)
+            row += np.uint64(1)
+        score[at], time[at], id[at] = new_score[new], new_time[new], new_id[new]
+        at += np.uint64(1)
+
+
+@bare
+def appended(score, time, id, size, new_score, new_time, new_id, low, n):
+    """Copy n new rows from `low` on behind `size` others."""
+    at, row = np.uint64(size), np.uint64(low)
+    for i in range(n):
+        score[at + np.uint64(i)] = new_score[row + np.uint64(i)]
+    for i in range(n):
+        time[at + np.uint64(i)] = new_time[row + np.uint64(i)]
+    for i in range(n):
+        id[at + np.uint64(i)] = new_id[row + np.uint64(i)]
+
+
+@bare
+def shifted(score, time, id, head, size):
+    """Move the rows from `head` on to the front; there is room for all of them before it."""
+    appended(score, time, id, 0, score, time, id, head, size - head)
 
 
 @inlined

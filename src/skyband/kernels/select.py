@@ -5,6 +5,8 @@ import numpy as np
 from skyband.kernels._jit import bare, inlined, kernel
 from skyband.kernels.front import passed, passed_back
 
+_RARE = 64  # rows for each of the k, after which so few get in that many are compared at once
+
 
 @kernel
 def best_of(score, low, high, k, kept, place):
@@ -49,28 +51,54 @@ def best_of(score, low, high, k, kept, place):
 
 @bare
 def best_few(score, low, high, k, kept, place):
-    """Like `best_of` for a small k and not many rows: best first, of equals the later one. O(k) a row at worst."""
-    size, bar = 0, -np.inf
-    for i in range(low, high):
-        s = score[i]
-        if s >= bar:  # never so for NaN
-            size = min(size + 1, k)
-            j = size - 1
-            while j > 0 and kept[j - 1] <= s:
-                kept[j], place[j] = kept[j - 1], place[j - 1]
-                j -= 1
-            kept[j], place[j] = s, i
+    """Like `best_of` for a small k, where scores do not rise: best first, of equals the later one.
+
+    O(k) for each that enters, of which there are few but where scores rise.
+    """
+    size, bar, rare = 0, -np.inf, min(low + _RARE * k, high)
+    for i in range(low, rare):
+        if score[i] >= bar:  # never so for NaN
+            size = put(kept, place, size, k, score[i], i)
             if size == k:
                 bar = kept[k - 1]
+    i = rare
+    while i < high:
+        i = passed(score, bar, i, high)
+        if i < high:
+            size = put(kept, place, size, k, score[i], i)
+            if size == k:
+                bar = kept[k - 1]
+            i += 1
     return size
 
 
-@kernel
+@inlined
+def put(kept, place, size, k, score, row):
+    """Put a row among the best, before those that are not better; how many there are then."""
+    size = min(size + 1, k)
+    j = size - 1
+    while j > 0 and kept[j - 1] <= score:
+        kept[j], place[j] = kept[j - 1], place[j - 1]
+        j -= 1
+    kept[j], place[j] = score, row
+    return size
+
+
+@bare
 def falls(score, low, high):
     """Whether the first rows look better than the last: by sixteen of each."""
     ahead = 0
     for i in range(min(16, (high - low) // 2)):
         ahead += score[low + i] > score[high - 1 - i]
+    return ahead > 12
+
+
+@bare
+def rises(score, low, high):
+    """Whether the last rows look better than the first: by sixteen of each."""
+    ahead = 0
+    for i in range(min(16, (high - low) // 2)):
+        ahead += score[low + i] < score[high - 1 - i]
     return ahead > 12
 
 
@@ -124,6 +152,10 @@ def kth_largest(values, size, k):
 @inlined
 def before(values, bound, low, high):
     """How far `values[low:high]`, which rise, stay below `bound`: gallop, then halve. O(log distance)."""
+    if low < high:
+        guess = low + bound - values[low]  # row numbers have no gaps
+        if low < guess < high and values[guess - 1] < bound <= values[guess]:
+            return guess
     step = 1
     at = low
     while at + step <= high and values[at + step - 1] < bound:

@@ -5,8 +5,22 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.kernels._jit import inlined, kernel
-from skyband.kernels.band import AGES, FEW, MANY, columns, copied, crowded, merged, roomy, roughly_merged, workroom
-from skyband.kernels.select import before, best_few, best_of
+from skyband.kernels.band import (
+    AGES,
+    FEW,
+    MANY,
+    appended,
+    columns,
+    copied,
+    crowded,
+    merged,
+    put_in_front,
+    roomy,
+    roughly_merged,
+    shifted,
+    workroom,
+)
+from skyband.kernels.select import before, best_few, best_of, rises
 
 NEVER, FOREVER = -(1 << 62), 1 << 62  # before all time, and after
 # Where the group at hand stands: its place in the rows, its band, the page, the window that closes next.
@@ -205,12 +219,15 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                     band_score[size], band_time[size], band_id[size] = band_score[i], t, band_id[i]
                     size += t >= start
             found, back = upper - at, False
-            if many and k <= FEW // 8 and found <= 4 * FEW:
+            if many and k <= FEW // 8 and (found <= 4 * FEW or not rises(score, at, upper)):
                 found, back = best_few(score, at, upper, k, pick_score, pick_place), True
             elif many:
                 found = best_of(score, at, upper, k, pick_score, pick_place)
                 back = pick_place[0] > pick_place[found - 1]
             # where scores fall, each row ranks last and is beaten by none: no merge is needed
+            if young == 0 and size + found > len(band_id) and 2 * head >= size:  # back to where rows have expired
+                shifted(band_score, band_time, band_id, head, size)
+                head, size = 0, size - head
             falling, last = young == 0 and 0 < size - head and size + found <= len(band_id), np.inf
             if falling:
                 last = band_score[size - 1]
@@ -220,6 +237,9 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                     falling = False
                     break
                 last = s
+            if falling and not many:
+                appended(band_score, band_time, band_id, size, score, time, id, at, found)
+                size, soon, found = size + found, NEVER, 0
             for j in range(found):
                 i = pick_place[found - 1 - j if back else j] if many else at + j
                 s = score[i]
@@ -243,6 +263,12 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
         if due == ROOM or (slide > 0 and end > upto):
             break
         # the answer: the first rows of the band, once what has expired among them is out
+        if soon < start:
+            while head < size and band_time[head] < start:  # where scores fall, the best are the oldest
+                head += 1
+            first, clear, soon = np.uint64(head), min(k, size - head), FOREVER
+            for j in range(clear):
+                soon = min(soon, band_time[first + np.uint64(j)])
         if soon < start:
             i, clear, soon = head, 0, FOREVER
             while i < size and clear < k:
@@ -272,10 +298,12 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
                 least = min(least, fresh_score[i] if fresh_score[i] >= bar else np.inf)
             # where scores rise they go in before nearly all others, which costs next to nothing
             rising = 4 < few <= _RISING and size - head > _NEAR and least >= band_score[head + _NEAR]
-            if size - head + few > base + max(FEW // 8, base // 3) or (few > 4 and not rising):
+            # where the answer is a small part of the band, only that part is merged
+            partly = 4 < few <= min(_RISING, len(order)) and not rising and got == k and 2 * (k + few) < size - head
+            if size - head + few > base + max(FEW // 8, base // 3) or (few > 4 and not (rising or partly)):
                 due = MERGE
                 continue
-            if rising and head < few:  # room in front of the band
+            if (rising or partly) and head < few:  # room in front of the band
                 gap = max(FEW, (size - head) // 2)
                 if size - head + gap + few > len(band_id):
                     due = ROOM
@@ -287,10 +315,18 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
             if size + few > len(band_id):
                 due = ROOM
                 break
+            if partly:
+                head -= few
+                put_in_front(
+                    band_score, band_time, band_id, head, fresh_score, fresh_time, fresh_id, young, bar, few, order
+                )
             left, top = 0, -np.inf
             for i in range(young):
                 s, t, r = fresh_score[i], fresh_time[i], fresh_id[i]
-                if s >= bar:
+                if s >= bar and partly:  # it is there already
+                    clear += 1
+                    soon = min(soon, t)
+                elif s >= bar:
                     if head > 0:  # what is better makes room: less than an answer
                         head -= 1
                         j = head
