@@ -213,7 +213,6 @@ POLICIES = {
     "spare": 10,
     "budget": 7,
     "policies": ["never", "all"],
-    "tracks": True,
     "windows": 10,
 }
 
@@ -254,13 +253,20 @@ def test_a_tiny_run_of_each_kind(kind, settings, holds):
         ("response", {**PACED, "engine": "sma"}, lambda f: f["windows"] >= 3 and f["ms_mean"] > 0),
         ("changes", {"set": "ch20", "seed": 1}, lambda f: f["users"] == 400 and 15 < f["average"] < 25),
         ("mentions", {}, lambda f: (f["least"], f["middle"], f["most"]) == (26, 38, 59)),
-        ("policies", POLICIES, lambda f: f["lines"][0]["ndcg"] < f["lines"][1]["ndcg"] <= 1
+        ("policies", POLICIES, lambda f: f["lines"][0]["ndcg"] < f["lines"][1]["ndcg"] <= 1),
+        ("tracked", POLICIES, lambda f: f["lines"][0]["ndcg"] < f["lines"][1]["ndcg"] <= 1
          and len(f["lines"][0]["ndcg_error"]) == 2),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_a_tiny_run_on_real_data(kind, settings, holds, real_data):
     assert holds(KINDS[kind](settings, real_data))
+
+
+def test_policies_are_the_same_with_and_without_the_engine(real_data):
+    quickly, tracked = (KINDS[kind](POLICIES, real_data)["lines"] for kind in ("policies", "tracked"))
+    for fast, slow in zip(quickly, tracked, strict=True):
+        assert fast == pytest.approx({name: slow[name] for name in fast}, abs=1e-9)
 
 
 def test_every_kind_is_tried_here():

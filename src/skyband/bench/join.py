@@ -83,10 +83,10 @@ def left(todo: list[Case], lines: list[dict[str, Any]]) -> list[tuple[Case, list
 
 def measure(case: Case, data: Path, policies: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """One line a policy."""
-    replay = _replay(data, case.name, case.seed)
+    evening = replay(data, case.name, case.seed)
     for policy in policies or list(POLICIES):
         began = time.process_time()
-        found = replay.run(policy, case.k, case.spare, case.budget)
+        found = evening.run(policy, case.k, case.spare, case.budget)
         yield {
             "suite": "join",
             **case._asdict(),
@@ -101,7 +101,8 @@ def measure(case: Case, data: Path, policies: list[str] | None = None) -> Iterat
 
 
 @lru_cache(maxsize=4)
-def _replay(data: Path, name: str, seed: int | None) -> Replay:
+def replay(data: Path, name: str, seed: int | None) -> Replay:
+    """A set, ready for any number of policies."""
     return Replay(load(data, name, seed))
 
 

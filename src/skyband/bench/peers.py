@@ -48,11 +48,11 @@ class Peer(NamedTuple):
 
 PEERS = (
     Peer("skyband"),
-    Peer("skyband_spark", rows=(200_000, 200_000, 200_000), others=200_000),
-    Peer("spark", rows=(200_000, 20_000, 20_000), others=200_000),
-    Peer("spark", "panes", rows=(200_000, 200_000, 200_000), others=200_000),
+    Peer("skyband_spark"),
+    Peer("spark", rows=(1_000_000, 200_000, 20_000), others=1_000_000),
+    Peer("spark", "panes", rows=(2_000_000, 2_000_000, 200_000), others=1_000_000),
     Peer("flink", rows=(200_000, 20_000, 20_000), others=200_000),
-    Peer("flink", "panes", rows=(200_000, 200_000, 200_000), others=200_000),
+    Peer("flink", "panes", rows=(1_000_000, 200_000, 200_000), others=200_000),
     Peer("duckdb", rows=(1_000_000, 200_000, 200_000)),
     Peer("duckdb", "panes"),
     Peer("polars", rows=(1_000_000, 200_000, 200_000)),
@@ -359,9 +359,9 @@ def load(path: Path = KEPT) -> list[Line]:
 
 def plot(lines: Iterable[Line], path: Path) -> None:
     """Rows a CPU second over win / slide, a line for each peer and way."""
-    from skyband.bench.plots import _pyplot
+    from skyband.bench.plots import pyplot, save
 
-    plt = _pyplot()
+    plt = pyplot()
     figure, axis = plt.subplots(figsize=(8, 6))
     found: dict[str, dict[int, tuple[int, float]]] = {}
     ratios = {task.name: task.overlap for task in OVERLAPS}
@@ -380,6 +380,4 @@ def plot(lines: Iterable[Line], path: Path) -> None:
     axis.minorticks_off()
     axis.grid(alpha=0.3)
     axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
+    save(figure, path)

@@ -10,7 +10,7 @@ from skyband.errors import SourceError
 
 def errors(lines: list[dict[str, Any]], path: Path) -> None:
     """The cumulated errors of each policy over the windows: figure 11 of the AcquaTop paper."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(2, 1, figsize=(8, 9), sharex=True)
     for axis, field, title in zip(axes, ("ndcg_error", "precision_error"), ("nDCG@k", "precision@k"), strict=True):
         for line in lines:
@@ -18,13 +18,12 @@ def errors(lines: list[dict[str, Any]], path: Path) -> None:
         axis.set_ylabel(f"cumulated error of {title}")
     axes[0].legend(ncols=3, fontsize="small")
     axes[1].set_xlabel("window")
-    figure.savefig(path, bbox_inches="tight")
-    plt.close(figure)
+    save(figure, path)
 
 
 def curves(lines: list[dict[str, Any]], over: str, path: Path) -> None:
     """NDCG and precision of each policy over one parameter, the median of the sets: figures 12 to 15."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(12, 5))
     for axis, field in zip(axes, ("ndcg", "precision"), strict=True):
         for policy in dict.fromkeys(line["policy"] for line in lines):
@@ -43,15 +42,23 @@ def curves(lines: list[dict[str, Any]], over: str, path: Path) -> None:
         axis.set_xlabel(over)
         axis.set_ylabel(f"cumulated {field}")
     axes[0].legend(fontsize="small")
-    figure.savefig(path, bbox_inches="tight")
-    plt.close(figure)
+    save(figure, path)
 
 
-def _pyplot() -> Any:
+def save(figure: Any, path: Path) -> None:
+    """Write a picture and be done with it: the same picture gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot().close(figure)
+
+
+def pyplot() -> Any:
+    """The library, or what to install."""
     try:
         import matplotlib as mpl
 
         mpl.use("Agg")
+        mpl.rcParams["svg.hashsalt"] = "skyband"  # ids by content, not by chance
         import matplotlib.pyplot as plt
     except ImportError as error:
         msg = 'matplotlib is not installed: pip install "skyband[plot]"'

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skyband.bench.plots import pyplot
 from skyband.reproduce.rules import Row, matching, points
 from skyband.reproduce.runs import rows_of
 
@@ -75,7 +76,7 @@ def picture(figure: Figure, folder: Path) -> str | None:
     panels = [panel for panel in figure.panels if panel.get("draw", True) and lines_of(panel, rows)]
     if not rows or not panels:
         return None
-    plt = _pyplot()
+    plt = pyplot()
     across = 2 if len(panels) == 4 else min(len(panels), _ACROSS)
     down = -(-len(panels) // across)
     colours = _colours(figure, rows)
@@ -130,7 +131,6 @@ def _draw(axis: Any, panel: Mapping[str, Any], rows: list[Row], colours: Mapping
 
 
 _STYLE = {
-    "svg.hashsalt": "skyband",  # ids by content, not by chance
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -145,15 +145,3 @@ def _smaller(svg: str) -> str:
     """Coordinates to one digit behind the point, no indentation: nobody sees more."""
     attributes = re.sub(r'="[^"]*"', lambda found: re.sub(r"(\d+\.\d)\d+", r"\1", found[0]), svg)
     return re.sub(r"\n +", "\n", attributes)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        msg = 'matplotlib is not installed: pip install "skyband[plot]"'
-        raise ImportError(msg) from error
-    return plt

@@ -40,5 +40,6 @@ KINDS: Mapping[str, Kind] = {
     "changes": _later("join", "changes"),
     "mentions": _later("join", "mentions"),
     "policies": _later("join", "policies"),
+    "tracked": _later("join", "tracked"),
 }
 """The kinds by the names that the grid files use."""

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skyband.api import compare
-from skyband.bench.acquatop import SIZE, SLIDE, SPAN, START, WINDOWS, WidthInSeconds, load
+from skyband.bench.acquatop import SIZE, SLIDE, SPAN, START, WINDOWS, load
+from skyband.bench.join import replay
 from skyband.bench.workloads import find
 from skyband.errors import SourceError
 from skyband.query.join import POLICIES
@@ -32,30 +33,45 @@ def _folder(data: Path | None) -> Path:
 
 
 def policies(settings: Settings, data: Path | None) -> dict[str, Any]:
-    """All policies side by side on one set: nDCG@k and precision@k a window, a line each, and errors over time."""
+    """All policies side by side on one set: nDCG@k and precision@k a window, a line each."""
+    windows, ready = settings["windows"], replay(_folder(data), settings["set"], settings["seed"])
+    lines = []
+    for way in settings["policies"]:
+        sums = ready.run(way, settings["k"], settings["spare"], settings["budget"], windows)
+        lines.append(
+            {
+                "policy": POLICIES.get(way) or OURS,
+                "ndcg": sums.ndcg / windows,
+                "precision": sums.precision / windows,
+                "windows_seen": windows,
+                "lookups": sums.lookups,
+            }
+        )
+    return {"lines": lines}
+
+
+def tracked(settings: Settings, data: Path | None) -> dict[str, Any]:
+    """The same through the engine itself, with the errors over time."""
     evening = load(_folder(data), settings["set"], settings["seed"])
     query = evening.query(settings["k"], settings["spare"], settings["budget"])
-    ways: list[Any] = list(settings["policies"])
-    if settings.get("width_in_seconds"):
-        ways = [WidthInSeconds(evening) if way == "wsj-wbm" else way for way in ways]
     end = START + (settings["windows"] - 1) * SLIDE + SIZE
     mentions = evening.mentions.filter(pc.less(evening.mentions["ts"], end))
     span = {**SPAN, "until": timedelta(milliseconds=end)}
     lines = []
-    for one in compare(query, mentions, ways, **span).to_pylist():
-        line = {
-            "policy": POLICIES.get(one["policy"]) or OURS,
-            "ndcg": one["ndcg"] / one["windows"],
-            "precision": one["precision"] / one["windows"],
-            "windows_seen": one["windows"],
-            "lookups": one["lookups"],
-        }
-        if settings.get("tracks"):
-            at = list(range(_EVERY - 1, len(one["ndcg_error"]), _EVERY))
-            line["window"] = [i + 1 for i in at]
-            line["ndcg_error"] = [one["ndcg_error"][i] for i in at]
-            line["precision_error"] = [one["precision_error"][i] for i in at]
-        lines.append(line)
+    for one in compare(query, mentions, list(settings["policies"]), **span).to_pylist():
+        at = list(range(_EVERY - 1, len(one["ndcg_error"]), _EVERY))
+        lines.append(
+            {
+                "policy": POLICIES.get(one["policy"]) or OURS,
+                "ndcg": one["ndcg"] / one["windows"],
+                "precision": one["precision"] / one["windows"],
+                "windows_seen": one["windows"],
+                "lookups": one["lookups"],
+                "window": [i + 1 for i in at],
+                "ndcg_error": [one["ndcg_error"][i] for i in at],
+                "precision_error": [one["precision_error"][i] for i in at],
+            }
+        )
     return {"lines": lines}
 
 
