@@ -266,9 +266,9 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
         if soon < start:
             while head < size and band_time[head] < start:  # where scores fall, the best are the oldest
                 head += 1
-            first, clear, soon = np.uint64(head), min(k, size - head), FOREVER
+            front, clear, soon = np.uint64(head), min(k, size - head), FOREVER
             for j in range(clear):
-                soon = min(soon, band_time[first + np.uint64(j)])
+                soon = min(soon, band_time[front + np.uint64(j)])
         if soon < start:
             i, clear, soon = head, 0, FOREVER
             while i < size and clear < k:
