@@ -47,9 +47,9 @@ def test_a_query_joins_a_thousand_in_ten_milliseconds():
     next(answers)
     spent = []
     for number in range(7):
-        began = time.process_time()
+        began = time.thread_time()
         workload.add(query(name=f"new{number}"))
-        spent.append(time.process_time() - began)
+        spent.append(time.thread_time() - began)
     assert min(spent) < 0.01
     next(answers)
 
@@ -61,11 +61,11 @@ def test_a_thousand_queries_cost_far_less_than_a_thousand_engines():
 
     def spent(engine, family):
         running = build_shared(engine, family)
-        began = time.process_time()
+        began = time.thread_time()
         for low in range(0, len(score), 100_000):
             place = np.arange(low, low + 100_000)
             running.advance(Objects(score[place], place, place), np.array([low + 100_000]))
-        return time.process_time() - began
+        return time.thread_time() - began
 
     spent("sweep", family.with_members(family.members[:2]))
     spent("mintopk", family.with_members(family.members[:1]))

@@ -139,7 +139,7 @@ def measure(case: Case, score: np.ndarray, budget: float) -> Kept:
     (900, 900, True)
     """
     number = np.arange(len(score))
-    limit = scan_limit(score, clock=time.process_time)
+    limit = scan_limit(score, clock=time.thread_time)
     best = _go(case, score, number, budget)
     for _ in range(_PASSES - 1):
         if best[0] + case.size < len(score) or best[1] > budget:
@@ -156,7 +156,7 @@ def measure(case: Case, score: np.ndarray, budget: float) -> Kept:
         output_rows=told,
         candidates_peak=peak,
         candidate_bytes=peak * CANDIDATE,
-        scan_rows_per_s=max(limit, scan_limit(score, clock=time.process_time)),
+        scan_rows_per_s=max(limit, scan_limit(score, clock=time.thread_time)),
         filled=True,
         references=references,
         objects=objects,
@@ -168,11 +168,11 @@ def _go(case: Case, score: np.ndarray, number: np.ndarray, budget: float) -> tup
     running, at, told = made(case), case.size, 0
     _give(running, score, number, 0, at)
     batch = 10_000  # a slow engine may take long over a million rows: find out how many it can be given
-    began = now = time.process_time()
+    began = now = time.thread_time()
     while at < len(score) and now - began < budget:
         to = min(at + batch, len(score))
         told += _give(running, score, number, at, to)
-        before, now = now, time.process_time()
+        before, now = now, time.thread_time()
         bearable = round((to - at) / max(now - before, 1e-6) * budget / 4)
         at, batch = to, max(1_000, min(8 * batch, bearable, _BATCH))
     return at - case.size, max(now - began, 1e-9), told, running.peak

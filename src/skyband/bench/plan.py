@@ -156,9 +156,9 @@ def _pass(setting: Setting, engine: str, score: np.ndarray, number: np.ndarray) 
     running = arrival.made(arrival.Case(k, stream, engine, win, min(arrival.BUFFER, win // 4)))
     # an engine that looks through its cells for every row may take minutes to fill a window
     at, _, batch = slide._feed(running, score, number, (0, win, len(score)), 1_000, _FILL)  # noqa: SLF001
-    began = time.process_time()
+    began = time.thread_time()
     end, _, _ = slide._feed(running, score, number, (at, len(score), len(score)), batch, _BUDGET)  # noqa: SLF001
-    return Line(k, win, step, stream, engine, end - at, time.process_time() - began, 1, at >= win)
+    return Line(k, win, step, stream, engine, end - at, time.thread_time() - began, 1, at >= win)
 
 
 class Row(NamedTuple):

@@ -157,7 +157,7 @@ def measure(case: Case, score: np.ndarray, budget: float) -> Result:
     100
     """
     number = np.arange(len(score))
-    limit = scan_limit(score, clock=time.process_time)
+    limit = scan_limit(score, clock=time.thread_time)
     best, spent = _go(case, score, number, budget)
     for _ in range(_PASSES - 1):
         if not best.complete or spent > min(budget, _ENOUGH):
@@ -174,7 +174,7 @@ def measure(case: Case, score: np.ndarray, budget: float) -> Result:
         output_rows=best.output_rows,
         candidates_peak=best.candidates_peak,
         candidate_bytes=best.candidates_peak * CANDIDATE,
-        scan_rows_per_s=max(limit, scan_limit(score, clock=time.process_time)),
+        scan_rows_per_s=max(limit, scan_limit(score, clock=time.thread_time)),
         filled=best.filled,
     )
 
@@ -183,7 +183,7 @@ def _go(case: Case, score: np.ndarray, number: np.ndarray, budget: float) -> tup
     """One pass, and how long it took with filling the window."""
     k, win, slide = case.setting
     running = made(case.setting, case.engine)
-    began = time.process_time()
+    began = time.thread_time()
     full = max(win, min(_FILL, len(score) // 2))
     if full >= len(score):
         msg = f"{case} leaves no row to time: give more than the {win} rows of a window"
@@ -191,9 +191,9 @@ def _go(case: Case, score: np.ndarray, number: np.ndarray, budget: float) -> tup
     # a slow engine may take minutes over a million rows: find out how many it can be given at once
     most = max(10_000, min(BATCH, BATCH // 2 * slide // k))  # what is put out at once has to fit as well
     at, _, batch = _feed(running, score, number, (0, full, most), max(slide, 1_000), _PATIENCE * budget)
-    filling = time.process_time()
+    filling = time.thread_time()
     end, rows_out, _ = _feed(running, score, number, (at, len(score), most), batch, budget)
-    ended = time.process_time()
+    ended = time.thread_time()
     done = Pass(end - at, ended - filling, rows_out, running.peak, at >= win, end == len(score))
     return done, ended - began
 
@@ -208,12 +208,12 @@ def _feed(
 ) -> tuple[int, int, int]:
     """Give the rows until they or the time run out: how far it came, rows of answers, the size of a batch."""
     at, high, most = between
-    rows_out, now = 0, time.process_time()
+    rows_out, now = 0, time.thread_time()
     till = now + budget
     while at < high and now < till:
         to = min(at + batch, high)
         rows_out += _give(running, score, number, at, to)
-        before, now = now, time.process_time()
+        before, now = now, time.thread_time()
         bearable = round((to - at) / max(now - before, 1e-6) * budget / 8)  # or one batch outlasts the budget
         batch = max(1_000, min(4 * batch, bearable, most))
         at = to
