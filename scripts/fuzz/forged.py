@@ -22,7 +22,7 @@ from skyband.spark.joined import Joined
 from skyband.spark.share import Share, Shared
 from skyband.tables.changelog import log_changes
 from skyband.tables.memory import Memory
-from skyband.tables.sql import open_table
+from skyband.tables.opening import open_table
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.family import families
 from skyband.workload.registry import GRIDS, WATCHED, WORKLOADS, build_shared

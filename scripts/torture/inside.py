@@ -26,7 +26,7 @@ from scripts.torture.world import ROOT, Postgres
 import skyband as sb
 from skyband.tables._patience import patience
 from skyband.tables.changelog import log_changes
-from skyband.tables.sql import open_table
+from skyband.tables.opening import open_table
 
 if TYPE_CHECKING:
     from skyband.flow.pipeline import Pipeline

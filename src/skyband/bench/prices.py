@@ -73,7 +73,7 @@ def _sql_prices(name: str, url: str, rows: dict[str, np.ndarray], below: tuple[f
     """Without and with an index on the score."""
     import sqlalchemy as sa
 
-    from skyband.tables.sql import open_table
+    from skyband.tables.opening import open_table
 
     with open_table(url, "base", key="id", rows=pa.table(rows)) as table:
         ranked = table.ranked(parse("value"), ())

@@ -18,8 +18,9 @@ from skyband.spark.pipeline import bucket_keys, check_version, gathered, statefu
 from skyband.spark.prune import NEVER, PACKED, Counts, Packed, in_utc
 from skyband.spark.session import suit
 from skyband.tables.distant import Distant
+from skyband.tables.opening import open_table
 from skyband.tables.protocol import CHANGE, VERSION
-from skyband.tables.sql import SqlTable, open_table
+from skyband.tables.sql import SqlTable
 from skyband.view.changes import Batch, batch_of
 from skyband.view.fields import other_columns, scored, truth, whole_number
 from skyband.view.policy import Policy, policy

@@ -24,7 +24,7 @@ _LAZY = {
     "Columns": "skyband.tables.columns",
     "Distant": "skyband.tables.distant",
     "SqlTable": "skyband.tables.sql",
-    "open_table": "skyband.tables.sql",
+    "open_table": "skyband.tables.opening",
     "follow": "skyband.tables.changelog",
     "forget": "skyband.tables.changelog",
     "log_changes": "skyband.tables.changelog",

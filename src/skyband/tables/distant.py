@@ -8,13 +8,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from skyband.errors import TableError
-from skyband.tables.sql import SqlTable, open_table
+from skyband.tables.opening import open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.query.expression import Expression
     from skyband.tables.protocol import Changes, Ranked
+    from skyband.tables.sql import SqlTable
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ def bounds(settings: Settings, data: Path | None) -> dict[str, Any]:
 @contextmanager
 def _table(base: str, name: str, value: np.ndarray) -> Iterator[Any]:
     """A table of ids and values in a database of its own, or in the one server of this process."""
-    from skyband.tables.sql import open_table
+    from skyband.tables.opening import open_table
 
     rows = pa.table({"id": np.arange(len(value)), "value": value})
     with tempfile.TemporaryDirectory(prefix="skyband-", ignore_cleanup_errors=True) as folder:
