@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from skyband.engines.arrival._options import coefficient, span
-from skyband.engines.arrival._order import runs, trend
 from skyband.engines.arrival._steps import NO_LIST, Rule, Steps, joined, relaxed
 from skyband.engines.arrival.filtered import rule
 from skyband.engines.arrival.probabilistic import pa_rule
 from skyband.engines.checked import checked, held, require, under
 from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.kernels.chance import NO_ORDER, crowd, looked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SURE = 4.0  # standard deviations that make order: one block in 16,000 by chance
 _FEW = 32  # scores, below which no test says anything
 _SAMPLE = 16  # scores of each block that stand for it in the test over the whole window
-_WHYS = ("neighbours are alike", "scores rise or fall over the window", "a whole window looked random")
+_WHYS = ("neighbours are alike", "scores rise or fall over the window", "a whole window looked random")  # by number
 _NEVER = -(1 << 61)
 _HOLDS = {
     **{f"{part}/score": held("f8", part) for part in ("recent", "sample")},
@@ -107,16 +107,24 @@ class Hybrid:
             self._restore(resume)
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Block by block, with a test before each new one."""
+        """All blocks are tested first, since that takes no engine; then the engines get what lies between changes."""
         block = arrivals.time // self._span
-        cuts = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(block)]
-        said = []
-        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
-            part = Objects(*(column[low:high] for column in arrivals[:3]))
-            if low < high and block[low] != self._block:
-                self._look(int(block[low]))
-            later = upto if high == len(block) else arrivals.time[high : high + 1]
-            said.append(self._take(part, later))
+        edges = np.flatnonzero(block[1:] != block[:-1]) + 1
+        if len(block) and self._block == _NEVER:
+            self._block = self._began = int(block[0])
+        elif len(block) and block[0] != self._block:
+            edges = np.concatenate([[0], edges])
+        found = self._found(_scored(arrivals), block[edges])
+        said, low = [], 0
+        for edge, begins, why in zip(edges.tolist(), block[edges].tolist(), found.tolist(), strict=True):
+            if self._goes_on(begins, why):
+                self._block = begins
+                continue
+            if low < edge:
+                said.append(self._take(arrivals.take(slice(low, edge)), arrivals.time[edge : edge + 1]))
+            self._change(begins, why)
+            low, self._block = edge, begins
+        said.append(self._take(arrivals.take(slice(low, None)), upto))
         return joined(said)
 
     def candidates(self) -> Objects:
@@ -178,45 +186,63 @@ class Hybrid:
         return Steps(self._query, band, screen, span=reach, resume=resume)
 
     def _take(self, part: Objects, upto: int | np.ndarray) -> Answers:
-        """Hand a part of one block to the engines, and remember it."""
+        """Hand a part to the engines, and remember the end of it."""
         answers = self._running.advance(part, upto)
         if self._beside is not None:
             self._beside.advance(part, upto)
-        scored = part.take(~np.isnan(part.score))
+        scored = _scored(part)
         if len(scored.id):
-            recent = _together(self._recent, scored)
-            self._recent = recent.take(recent.time > scored.time[-1] - self._span)
+            if not self._exact:
+                buffered = crowd(np.concatenate([self._recent.time, scored.time]), self._span)
+                self.peak = max(self.peak, self._running.peak + int(buffered))
+            begins = scored.time[-1] - self._span + 1
+            self._recent = _together(
+                *(rows.take(slice(_before(rows, begins), None)) for rows in (self._recent, scored))
+            )
             told = np.concatenate([self._told, answers.id]) if answers.rank is not None else self._told
             self._told = told[told >= self._recent.id[0]]
-        buffered = 0 if self._exact else len(self._recent.id)
-        self.peak = max(self.peak, self._running.peak + buffered)
+        self.peak = max(self.peak, self._running.peak)
         return answers
 
-    def _look(self, block: int) -> None:
-        """Test the block that has ended; perhaps change the engine. `block` is the one that begins."""
-        ended, self._block = self._block, block
-        if ended == _NEVER:
-            self._began = block
-            return
-        inside = self._recent.take(self._recent.time >= ended * self._span)
-        some = inside.take(np.linspace(0, len(inside.id) - 1, min(_SAMPLE, len(inside.id)), dtype=np.int64))
-        sample = _together(self._sample, some)
-        self._sample = sample.take(sample.time >= block * self._span - self._size)
-        why = -1
-        if len(inside.id) >= _FEW and abs(runs(inside.score)) > _SURE:
-            why = 0
-        elif len(self._sample.id) >= _FEW and abs(trend(self._sample.score)) > _SURE:
-            why = 1
-        if why >= 0:
+    def _found(self, scored: Objects, begins: np.ndarray) -> np.ndarray:
+        """What each block looks like that ended before one of these begins; the first of them began in the buffer."""
+        if not len(begins):
+            return begins
+        rows = _together(self._recent, scored.take(slice(_before(scored, begins[0] * self._span))))
+        first = self._tested(rows, np.array([self._block]), begins[:1])
+        return np.concatenate([first, self._tested(scored, begins[:-1], begins[1:])])
+
+    def _tested(self, rows: Objects, ended: np.ndarray, begins: np.ndarray) -> np.ndarray:
+        """The same, with all rows of those blocks at hand."""
+        block = np.searchsorted(rows.time, np.stack([ended, ended + 1]) * self._span)
+        length = block[1] - block[0]
+        count = np.minimum(length, _SAMPLE)
+        place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        step = np.repeat(length - 1, count), np.repeat(np.maximum(count - 1, 1), count)
+        sample = _together(self._sample, rows.take(np.repeat(block[0], count) + place * step[0] // step[1]))
+        high = len(self._sample.id) + np.cumsum(count)
+        low = np.minimum(np.searchsorted(sample.time, begins * self._span - self._size), high)
+        if len(begins):
+            self._sample = sample.take(slice(int(low[-1]), None))
+        return looked(rows.score, block, sample.score, np.stack([low, high]), _FEW, _SURE)
+
+    def _goes_on(self, begins: int, why: int) -> bool:
+        """Whether nothing changes with the block that begins."""
+        if why != NO_ORDER:
+            return self._exact and self._beside is None
+        return not self._exact or (self._beside is not None and (begins - self._since) * self._span < self._size)
+
+    def _change(self, begins: int, why: int) -> None:
+        """Change the engine, or prepare to."""
+        if why != NO_ORDER:
             self._beside = None
             if not self._exact:
-                self._be_exact(ended, block, why)
-        elif self._exact:
-            if self._beside is None:
-                self._beside, self._since = self._pa(), block
-                self._beside.adopt(_NOTHING, np.empty(0, np.int64), _NOTHING, self._running)
-            elif (block - self._since) * self._span >= self._size:
-                self._be_fast(block)
+                self._be_exact(self._block, begins, why)
+        elif self._beside is None:
+            self._beside, self._since = self._pa(), begins
+            self._beside.adopt(_NOTHING, np.empty(0, np.int64), _NOTHING, self._running)
+        else:
+            self._be_fast(begins)
 
     def _be_exact(self, ended: int, block: int, why: int) -> None:
         """RAPF takes over PA's objects and all of the buffer."""
@@ -243,6 +269,17 @@ class Hybrid:
     def _note(self, switch: Switch) -> None:
         self.switches.append(switch)
         logging.getLogger("skyband").info("hybrid: %s from %d on: %s", switch.engine, switch.time, switch.why)
+
+
+def _scored(rows: Objects) -> Objects:
+    """Those with a score: mostly all."""
+    none = np.isnan(rows.score)
+    return rows.take(~none) if none.any() else rows
+
+
+def _before(rows: Objects, time: int) -> int:
+    """How many rows come before a time."""
+    return int(np.searchsorted(rows.time, time))
 
 
 def _together(one: Objects, other: Objects) -> Objects:
