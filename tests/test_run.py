@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
+from skyband.flow.part import Part, following, joined
 from strategies import count_query, cuts, scores, shapes, time_query
 
 maybe = st.one_of(st.none(), st.just(float("nan")), scores)
@@ -288,3 +290,23 @@ def test_many_batches_of_an_open_pane_are_thinned_out(monkeypatch):
         line.push(table.slice(low, 20), watermark=0)
         assert sum(len(p.time) for p in line.waiting) < 200
     assert line.finish().equals(sb.run(query, table))
+
+
+def test_parts_follow_each_other_and_only_what_overlaps_is_joined():
+    def part(times, ids):
+        time = np.array(times)
+        return Part(pa.table({"x": ids}), np.array(ids, float), time, np.array(ids), None)
+
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        parts = []
+        for low in np.cumsum(rng.integers(0, 4, rng.integers(1, 6))):
+            times = np.sort(low + rng.integers(0, 4, rng.integers(1, 5)))
+            parts.append(part(times.tolist(), rng.integers(0, 9, len(times)).tolist()).sorted())
+        found = following(parts)
+        assert all(a.time[-1] < b.time[0] for a, b in pairwise(found))
+        together, whole = joined(found), joined(parts).sorted()
+        assert together.rows.equals(whole.rows)
+        assert (together.time == whole.time).all()
+    first, second, third = part([1, 2, 2], [1, 2, 3]), part([2, 3, 4], [1, 5, 6]), part([5], [7])
+    assert [p.time.tolist() for p in following([first, second, third])] == [[1], [2, 2, 2], [3, 4], [5]]

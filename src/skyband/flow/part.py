@@ -49,3 +49,24 @@ def joined(parts: list[Part]) -> Part:
         None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)
     ]
     return Part(rows, *columns)  # type: ignore[arg-type]
+
+
+def following(parts: list[Part]) -> list[Part]:
+    """The same rows in parts that follow each other in time; only what overlaps is joined and sorted.
+
+    Mostly that is next to nothing: the rows of one moment at the end of a batch and at the beginning of the next.
+    """
+    found = parts[:1]
+    for part in parts[1:]:
+        last = found.pop()
+        low = int(np.searchsorted(last.time, part.time[0]))
+        cut = int(np.searchsorted(part.time, last.time[-1], side="right"))
+        if low == 0 and found and found[-1].time[-1] >= part.time[0]:
+            return [joined(parts).sorted()]  # it goes back behind more than one
+        if low:
+            found.append(last.take(slice(0, low)))
+        if cut:
+            found.append(joined([last.take(slice(low, None)), part.take(slice(0, cut))]).sorted())
+        if cut < len(part.time):
+            found.append(part.take(slice(cut, None)))
+    return found

@@ -12,7 +12,7 @@ from skyband.engines import Objects, build
 from skyband.flow.emit import Emitter, Lines, change_names
 from skyband.flow.ids import id_numbers
 from skyband.flow.keys import Groups
-from skyband.flow.part import Part, joined
+from skyband.flow.part import Part, following, joined
 from skyband.flow.payload import Payload
 from skyband.flow.schema import check_schema, conform
 from skyband.flow.score import ranks_by
@@ -201,9 +201,7 @@ class Pipeline:
         if sum(len(p.time) for p in rest) > self._thin and self.clock.slide:
             self.waiting = [self._thinned(joined(rest))]
             self._thin, self.thinned = max(_SPARE, 4 * len(self.waiting[0].time)), True
-        if any(a.time[-1] >= b.time[0] for a, b in zip(out, out[1:], strict=False)):
-            out = [joined(out).sorted()]
-        return out
+        return following(out)
 
     def _thinned(self, part: Part) -> Part:
         """The k best of each pane and group: nothing else can be in an answer."""
