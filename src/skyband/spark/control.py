@@ -175,9 +175,9 @@ def _ending(member: Member, at: int) -> Member:
     return replace(member, high=min(member.high, at + clock.shift - clock.size + 1))
 
 
-def tidied(line: FamilyPipeline, watermark: int) -> None:
+def tidied(line: FamilyPipeline) -> None:
     """Let go of members whose last window has closed, and of what only they needed."""
-    gone = [m for m in line.family.members if m.high < _FAR and m.high + m.clock.size - 1 <= watermark]
+    gone = [m for m in line.family.members if line.over(m)]
     if gone:
         stay = [m for m in line.family.members if m not in gone]
         line.change(stay)

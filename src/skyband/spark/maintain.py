@@ -155,7 +155,7 @@ class ChangingBucket(Bucket):
     def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:
         """Control rows, which come before the rows of their batch, and these; who has left is then forgotten."""
         answers = super().take(packed, watermark)
-        tidied(self.line, self.line.timeline.watermark)
+        tidied(self.line)
         return answers
 
     def _obey(self, orders: list[str]) -> None:

@@ -18,7 +18,7 @@ from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import suit
 from skyband.spark.share import Share, Shared, Single
 from skyband.workload.family import per_of
-from skyband.workload.split import split
+from skyband.workload.split import check_parts, split
 from skyband.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from skyband.spark.operator import Operator
 
 OLDEST = (4, 2)
-_MOST_BUCKETS = 1024
 _SOME, _SOME_BYTES = 50_000, 32 << 20  # rows and bytes that are pruned at a time
 _NEWEST = "__skyband_newest"
 
@@ -73,10 +72,9 @@ def top_k(
     check_version()
     asked = [query] if isinstance(query, TopK) else list(_queries(query))
     _check(asked, early=early)
-    for name, given in (("buckets", buckets), ("tasks", tasks)):
-        if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
-            msg = f"{name}={given!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
-            raise QueryError(msg)
+    check_parts("tasks", tasks)
+    if buckets is not None:
+        check_parts("buckets", buckets)
     shares = [_share(query, engine)] if isinstance(query, TopK) else _shares(query, asked, engine, tasks)
 
     def transform(df: DataFrame) -> DataFrame:

@@ -109,7 +109,7 @@ class SharedSweep:
         goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
         rows = _by_group(arrivals, groups)
         if not len(self._records.k):
-            return self._idle(goal)
+            return self._idle(goal, rows)
         pages, more = [], True
         lists, room = self._rooms(rows, goal)
         scratch = self._scratch(rows)
@@ -142,13 +142,16 @@ class SharedSweep:
             self._work = roomed(*self._room)
         return self._work
 
-    def _idle(self, goal: np.ndarray) -> Answers:
-        """All queries have left: keep nothing."""
+    def _idle(self, goal: np.ndarray, rows: Rows) -> Answers:
+        """All queries have left: keep nothing, but know how far rows have come."""
+        came, seen = rows.first[1] > rows.first[0], self._marks.seen.copy()
+        seen[came] = np.maximum(seen[came], rows.time[rows.first[1][came] - 1])
         none = np.empty(0, np.int64)
         first = np.zeros((2, len(goal)), np.int64)
         self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), first)
         self._marks = self._marks._replace(
             done=np.maximum(self._marks.done, goal),
+            seen=seen,
             ranked=np.zeros(len(goal), np.int64),
             bar=np.full((2, len(goal)), np.inf),
             kept=np.zeros((3, len(goal)), np.int64),
