@@ -160,7 +160,7 @@ class ChangingBucket(Bucket):
 
     def _obey(self, orders: list[str]) -> None:
         names = [member.name for member in self.share.family.members]
-        notes, self.counts["refused"] = obey(self.line, orders, names, lead=self.share.lead)
+        notes, self.counts["refused"] = obey(self.line, orders, names, lead=self.share.lead, sole=self.share.sole)
         self.notice = "; ".join(notes) or None
 
     def _copy(self) -> Pipeline:

@@ -18,6 +18,7 @@ from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import suit
 from skyband.spark.share import Share, Shared, Single
 from skyband.workload.family import per_of
+from skyband.workload.registry import WORKLOADS
 from skyband.workload.split import check_parts, split
 from skyband.workload.workload import Workload
 
@@ -116,8 +117,13 @@ def _shares(query: Sequence[TopK] | Workload, asked: list[TopK], engine: str, ta
     if asked[0].join is not None:
         return [Joined.of(asked[0], dict(workload.items()), per)]
     chosen = workload.chosen(engine)
-    found = [part for family in workload.families(chosen) for part in split(family, tasks)]
-    return [Shared(family, per, chosen, at == 0) for at, family in enumerate(found)]
+    found = [
+        (part, f"{at} of {len(parts)}" if len(parts) > 1 else "")
+        for parts in (split(family, tasks) for family in workload.families(chosen))
+        for at, part in enumerate(parts, 1)
+    ]
+    sole = len(found) == 1
+    return [Shared(family, per, chosen, at == 0, sole, part) for at, (family, part) in enumerate(found)]
 
 
 def _queries(query: object) -> Iterable[TopK]:
@@ -157,6 +163,9 @@ def _transformed(
     first, ruled = asked[0], CONTROL in df.columns
     if ruled and (not isinstance(shares[0], Shared) or shares[0].family.reserve is None):
         msg = 'control rows need what queries to come must fit into: write sb.Workload(..., max_k=100, finest="10 s")'
+        raise QueryError(msg)
+    if ruled and shares[0].engine not in (name for name, entry in WORKLOADS.items() if entry.changes):
+        msg = f"engine={shares[0].engine!r} does not let queries come and go by control rows: write engine='sweep'"
         raise QueryError(msg)
     own = df.drop(CONTROL) if ruled else df
     schema = source_schema(own.schema)

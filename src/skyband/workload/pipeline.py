@@ -134,11 +134,18 @@ class FamilyPipeline(Pipeline):
         if self.family.points or self.engine_name in WORKLOADS:
             self.check_change()
 
+    @property
+    def alters(self) -> bool:
+        """Whether members may come, and change their k."""
+        name, family = self.engine_name, self.family
+        if family.points:
+            return name in GRIDS
+        return name in WORKLOADS and (WORKLOADS[name].changes or family.apart(fixed=self._fixed))
+
     def check_change(self) -> None:
         """Raise unless members may come, and change their k."""
-        name, family = self.engine_name, self.family
-        able = name in GRIDS if family.points else name in WORKLOADS and WORKLOADS[name].changes
-        if not able and not (name in WORKLOADS and family.apart(fixed=self._fixed)):
+        name = self.engine_name
+        if not self.alters:
             better = ", ".join(n for n, e in WORKLOADS.items() if e.changes)
             msg = f"engine={name!r} does not let queries come and go: write engine={better!r}"
             raise QueryError(msg)
