@@ -17,6 +17,7 @@ from skyband.workload.pipeline import FamilyPipeline
 from strategies import count_query, streams, time_query
 
 few = settings(max_examples=30)
+NO_TEXT = pa.array([], pa.string())
 shape = st.integers(1, 12).flatmap(
     lambda size: st.tuples(st.integers(1, 5), st.just(size), st.integers(1, size), st.integers(0, 5))
 )
@@ -460,6 +461,47 @@ def test_counts_do_not_go_back_when_a_family_ends():
     after = answers.stats.as_dict()
     assert after["rows"] == before["rows"] + 10
     assert after["windows"] > before["windows"]
+
+
+@few
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab")), max_size=40),
+    comers=st.lists(st.tuples(shape, st.sampled_from(["x", "-x"]), st.integers(0, 8)), min_size=1, max_size=4),
+    grouped=st.booleans(),
+)
+def test_a_counting_query_that_comes_late_is_exact_in_every_group(rows, comers, grouped):
+    """Also one of a score that was not asked for before: its family has met no row."""
+    more = {"per": "g"} if grouped else {}
+    workload = sb.Workload([sb.TopK(k=1, by="x", window=sb.Counting(3, 2), **more)])
+    parts, seen, found = [rows[i : i + 5] for i in range(0, len(rows), 5)], {}, []
+
+    def batches():
+        for number, part in enumerate([*parts, []]):
+            for at, ((k, size, slide, _), by, when) in enumerate(comers):
+                if when == number:
+                    query = sb.TopK(k=k, by=by, window=sb.Counting(size, slide), name=f"late{at}", **more)
+                    workload.add(query)
+                    before = [g if grouped else "" for part in parts[:number] for _, g in part]
+                    seen[f"late{at}"] = {g: before.count(g) for g in before}
+            yield pa.table(
+                {"x": pa.array([float(x) for x, _ in part], pa.float64()), "g": [g for _, g in part] or NO_TEXT}
+            )
+
+    for said in sb.stream(workload, batches()):
+        found += said.to_pylist()
+    got = {}
+    for row in found:
+        got.setdefault((row["query"], row["g"] if grouped else "", row["window_end"]), []).append(row["x"])
+    for at, ((k, size, slide, _), by, _) in enumerate(comers):
+        name = f"late{at}"
+        for group in {"a", "b"} if grouped else {""}:
+            mine = [float(x) for x, g in rows if not grouped or g == group]
+            want = {
+                end: sorted(mine[max(0, end - size) : end], reverse=by == "x")[:k]
+                for end in range(slide, len(mine) + 1, slide)
+                if name in seen and max(0, end - size) >= seen[name].get(group, 0)
+            }
+            assert {end: best for (n, g, end), best in got.items() if (n, g) == (name, group)} == want
 
 
 # ---------------------------------------------------------------- bounds that change

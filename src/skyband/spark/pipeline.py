@@ -17,7 +17,7 @@ from skyband.spark.board import Board
 from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import suit
 from skyband.spark.share import Share, Shared, Single
-from skyband.workload.family import per_of
+from skyband.workload.family import check, per_of
 from skyband.workload.registry import WORKLOADS
 from skyband.workload.split import check_parts, split
 from skyband.workload.workload import Workload
@@ -131,6 +131,7 @@ def _queries(query: object) -> Iterable[TopK]:
     if isinstance(query, Workload):
         return [replace(one, name=name) for name, one in query.items()]
     if isinstance(query, (list, tuple)) and query:
+        check(query)
         return query
     msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...), or a list of such"
     raise QueryError(msg)

@@ -144,8 +144,10 @@ class SharedSweep:
 
     def _idle(self, goal: np.ndarray, rows: Rows) -> Answers:
         """All queries have left: keep nothing, but know how far rows have come."""
-        came, seen = rows.first[1] > rows.first[0], self._marks.seen.copy()
-        seen[came] = np.maximum(seen[came], rows.time[rows.first[1][came] - 1])
+        seen = self._marks.seen.copy()
+        first, end = rows.first[:, : len(seen)]
+        came = end > first
+        seen[came] = np.maximum(seen[came], rows.time[end[came] - 1])
         none = np.empty(0, np.int64)
         first = np.zeros((2, len(goal)), np.int64)
         self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), first)
@@ -205,6 +207,8 @@ class SharedSweep:
         self._records = Records(**family.records)
         if (len(moved) and (moved < 0).any()) or _less(old, self._records, moved):
             self._views = looked(self._bands, self._marks, self._records)
+        if positions is not None:  # a family that has just begun has met none of the groups
+            self._enlarge(len(positions))
         shown, since = self._marks.shown, self._marks.since
         rows = family.numbers - len(shown)
         if rows > 0:
