@@ -211,18 +211,40 @@ def _transformed(
 
 def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None, out: Any) -> DataFrame:
     """Packed rows through the operator; its counts as the observed metric "skyband", its answers as rows."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
-
     from skyband.spark.emit import decoded
     from skyband.spark.operator import told_type
 
     told = told_type(operator.counted)
     said = packed.groupBy("bucket").transformWithStateInPandas(operator, told, "append", time)
-    counts = [(F.max if count == "refused" else F.sum)(count).alias(count) for count in operator.counted]
-    if "refused" in operator.counted:  # every bucket is told the same
-        counts.append(F.max("notice").alias("notice"))
+    counts = [_counted(count, operator).alias(count) for count in operator.counted]
+    if "refused" in operator.counted:
+        counts.append(_counted("notice", operator).alias("notice"))
     said = said.observe(f"skyband {name}" if name else "skyband", *counts)
     return said.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
+
+
+def _counted(count: str, operator: Operator) -> Any:
+    """One number of a trigger from what all buckets tell.
+
+    Every share meets all rows, which are counted once; late are those that any of them lost. Rows without a score are
+    counted by each family. All buckets of a share are told the same orders.
+    """
+    from functools import reduce
+
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    shares = {place: operator.shares[key] for key, place in operator.places.items()}
+    if count in ("refused", "notice"):
+        each = [F.max(F.when(F.col("share") == place, F.col(count))) for place in shares]
+        if count == "notice":
+            return F.nullif(F.concat_ws("; ", *each), F.lit(""))
+        return reduce(lambda one, other: one + other, [F.coalesce(most, F.lit(0)) for most in each])
+    if len(shares) < 2 or count not in ("rows", "without_time", "late", "without_score"):
+        return F.sum(count)
+    first = [place for place, share in shares.items() if getattr(share, "part", "")[:2] in ("", "1 ")]
+    mine = first if count == "without_score" else shares if count == "late" else [0]
+    each = [F.coalesce(F.sum(F.when(F.col("share") == place, F.col(count))), F.lit(0)) for place in mine]
+    return F.greatest(*each) if count == "late" else reduce(lambda one, other: one + other, each)
 
 
 def _buckets(share: Share, buckets: int | None) -> int:
