@@ -1,6 +1,7 @@
 """Many queries from end to end: each answers as if it were alone, also when queries come and go."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from skyband.workload.pipeline import FamilyPipeline
 from strategies import count_query, streams, time_query
 
 few = settings(max_examples=30)
+NO_TEXT = pa.array([], pa.string())
 shape = st.integers(1, 12).flatmap(
     lambda size: st.tuples(st.integers(1, 5), st.just(size), st.integers(1, size), st.integers(0, 5))
 )
@@ -281,3 +283,286 @@ def test_a_saved_family_goes_on_elsewhere(members, rows, cut, emit):
     load(resumed, "sweep", saved)
     parts += [resumed.push(source.slice(cut)), resumed.finish()]
     assert pa.concat_tables(parts).to_pylist() == pa.concat_tables(whole).to_pylist()
+
+
+# ---------------------------------------------------------------- what can go wrong
+
+
+def asked(k=1, by="x", size="4 us", slide="2 us", **more):
+    return sb.TopK(k=k, by=by, window=sb.Sliding(size, slide), time="t", unit="us", **more)
+
+
+def running(queries, engine="auto", batches=10, **more):
+    """A workload and its stream, two batches of ten rows on."""
+    rows = table([(float(i * 7 % 11), i, i) for i in range(10 * batches)])
+    workload = sb.Workload(queries, **more)
+    answers = sb.stream(workload, iter([rows.slice(10 * i, 10) for i in range(batches)]), engine=engine)
+    next(answers)
+    next(answers)
+    return workload, answers
+
+
+def test_names_are_looked_up_as_in_any_mapping():
+    workload = sb.Workload([asked(name="a")])
+    assert "a" in workload
+    assert "b" not in workload
+    assert workload.get("b") is None
+    with pytest.raises(sb.QueryError, match="name='b' is no query of this workload: there are: a"):
+        workload["b"]
+
+
+@pytest.mark.parametrize("wrong", [asked(), 5, None])
+def test_what_is_no_list_of_queries_says_so(wrong):
+    with pytest.raises(sb.QueryError, match="is no list of queries: write"):
+        sb.Workload(wrong)
+
+
+def test_explain_refuses_what_a_run_refuses():
+    with pytest.raises(sb.QueryError, match="the workload has no query"):
+        sb.explain([])
+    for tasks in (0, -1, "2", True):
+        with pytest.raises(sb.QueryError, match=f"tasks={tasks!r} is out of range"):
+            sb.explain([asked()], tasks=tasks)
+
+
+@pytest.mark.parametrize(
+    ("active", "why"),
+    [
+        ((5, 3), "ends before it begins"),
+        ((0, 3), "holds no whole window"),
+        (("noon", None), "active='noon' is no moment: write one such as"),
+        ((True, None), "active=True is no moment"),
+        (5, "is no span: write"),
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused(active, why):
+    workload = sb.Workload([asked(name="a")])
+    with pytest.raises(sb.QueryError, match=why):
+        workload.add(asked(name="b"), active=active)
+    with pytest.raises(sb.QueryError, match=why):
+        workload.update("a", active=active)
+    assert list(workload) == ["a"]
+
+
+def test_counting_windows_are_bounded_by_positions():
+    workload = sb.Workload([count_query(1, 4, 2)])
+    with pytest.raises(sb.QueryError, match="is no position"):
+        workload.add(count_query(1, 4, 2, name="b"), active=("2024-01-01", None))
+    workload.add(count_query(1, 4, 2, name="b"), active=(0, 7))
+    found = of(sb.run(workload, {"x": [float(i) for i in range(12)]}), "b")
+    assert [(r["window_start"], r["window_end"]) for r in found] == [(0, 2), (0, 4), (2, 6)]
+
+
+@pytest.mark.parametrize(("unit", "per"), [("s", 1), ("ms", 1000), ("us", 1), ("ns", 1000)])
+def test_bounds_count_as_the_time_column_does(unit, per):
+    size = {"s": "1 s", "ms": "1 s", "us": "1 us", "ns": "1 us"}[unit]
+    workload = sb.Workload([sb.TopK(k=1, by="x", window=sb.Tumbling(size), time="t", unit=unit)])
+    workload.add(replace(workload["q0"], name="some"), active=(3 * per, 6 * per))
+    found = of(sb.run(workload, {"t": [per * i for i in range(9)], "x": [1.0] * 9}), "some")
+    assert [r["window_start"] for r in found] == [3 * per, 4 * per, 5 * per]
+
+
+def test_the_message_has_the_names_of_the_queries():
+    workload = sb.Workload([asked(name="calm")])
+    with pytest.raises(sb.QueryError, match="'answers' in calm; 'changes' in loud"):
+        workload.add(asked(name="loud", emit="changes"))
+
+
+@pytest.mark.parametrize("engine", ["mintopk", "strict"])
+def test_an_engine_that_does_not_serve_a_query_is_refused(engine):
+    window = sb.Sliding("4 us", "row" if engine == "mintopk" else "2 us")
+    query = sb.TopK(k=1, by="x", window=window, time="t", unit="us")
+    with pytest.raises(sb.QueryError, match=f"engine='{engine}' does not serve"):
+        sb.run([query], table([(1.0, 0, 0)]), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["mtoplist", "mtopband", "mintopk"])
+def test_engines_whose_queries_stay_say_so_and_go_on(engine):
+    workload, answers = running([asked(3, name="a"), asked(2, name="b")], engine)
+    refused = pytest.raises(sb.QueryError, match=f"engine='{engine}' does not let queries come and go")
+    for change in ({"k": 1}, {"k": 9}, {"window": sb.Tumbling("2 us")}, {"active": (50, 90)}):
+        with refused:
+            workload.update("a", **change)
+    with refused:
+        workload.add(asked(1, name="c"))
+    if engine != "mintopk":  # of single engines, one can leave
+        with refused:
+            workload.remove("b")
+    assert workload["a"].k == 3
+    assert list(workload) == ["a", "b"]
+    found = [row for said in answers for row in said.to_pylist()]
+    rows = [(float(i * 7 % 11), i, i) for i in range(100)]
+    assert _lists(found, "a") == [(s, best) for s, best in _oracle(rows, (3, 4, 2, 0)) if s + 4 > 20 - 1]
+
+
+@pytest.mark.parametrize("engine", ["mtoplist", "mintopk"])
+def test_a_counting_query_of_another_score_is_refused_before_anything_changes(engine):
+    workload = sb.Workload([count_query(2, 4, 2, name="a")])
+    answers = sb.stream(workload, iter([{"x": [1.0] * 10, "i": [0] * 10}] * 5), engine=engine)
+    next(answers)
+    with pytest.raises(sb.QueryError, match="does not let queries come and go"):
+        workload.add(sb.TopK(k=1, by="-x", window=sb.Counting(4, 2), name="b"))
+    assert {row["query"] for said in answers for row in said.to_pylist()} == {"a"}
+
+
+def test_a_query_that_does_not_fit_the_columns_leaves_the_stream_as_it_was():
+    rows = [{"t": list(range(10 * i, 10 * i + 10)), "x": [float(j) for j in range(10)]} for i in range(5)]
+    query = sb.TopK(k=1, by="x", window=sb.Sliding("10 s", "5 s"), time="t", unit="s", name="a")
+    workload = sb.Workload([query])
+    answers = sb.stream(workload, iter(rows))
+    next(answers)
+    fine = sb.Sliding("1500 ms", "500 ms")
+    for wrong in (
+        lambda: workload.add(replace(query, window=fine, name="b")),
+        lambda: workload.update("a", window=fine),
+        lambda: workload.add(replace(query, by=sb.TopK(k=1, by="y", window=fine, time="t").by, name="b")),
+    ):
+        with pytest.raises(sb.SchemaError):
+            wrong()
+    assert list(workload) == ["a"]
+    workload.add(replace(query, k=2, name="c"))
+    assert {row["query"] for said in answers for row in said.to_pylist()} == {"a", "c"}
+
+
+def test_all_may_leave_before_the_first_batch():
+    workload = sb.Workload([asked(name="a")])
+    answers = sb.stream(workload, iter([table([(1.0, 0, 0)])]))
+    workload.remove("a")
+    with pytest.raises(sb.QueryError, match="the workload has no query"):
+        next(answers)
+
+
+def test_those_who_come_after_all_have_left_agree_with_them():
+    workload, _ = running([asked(name="a")])
+    workload.remove("a")
+    with pytest.raises(sb.QueryError, match="the kind of window"):
+        workload.add(count_query(1, 4, 2))
+
+
+def test_rows_that_came_while_nobody_asked_are_not_there():
+    workload = sb.Workload([asked(name="a")])
+    pipeline = workload.open(table([]).schema, "sweep", rising=True)  # a file: rows need not wait
+    pipeline.push(table([(1.0, t, t) for t in range(5)]))
+    workload.remove("a")
+    pipeline.push(table([(1.0, t, t) for t in (5, 6, 8)]))
+    assert workload.add(asked(9, size="2 us", slide="1 us", name="b")).exact_from == 9
+    found = pipeline.push(table([(1.0, t, t) for t in (8, 9, 10)])).to_pylist() + pipeline.finish().to_pylist()
+    assert {r["window_start"] for r in found} == {9, 10}
+
+
+def test_counts_do_not_go_back_when_a_family_ends():
+    workload, answers = running([asked(name="a"), asked(name="b", by="-x")])
+    before = answers.stats.as_dict()
+    workload.remove("b")
+    assert answers.stats.as_dict() == before
+    workload.add(asked(name="c", by="2 * x"))
+    workload.remove("a")
+    next(answers)
+    after = answers.stats.as_dict()
+    assert after["rows"] == before["rows"] + 10
+    assert after["windows"] > before["windows"]
+
+
+@few
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab")), max_size=40),
+    comers=st.lists(st.tuples(shape, st.sampled_from(["x", "-x"]), st.integers(0, 8)), min_size=1, max_size=4),
+    grouped=st.booleans(),
+)
+def test_a_counting_query_that_comes_late_is_exact_in_every_group(rows, comers, grouped):
+    """Also one of a score that was not asked for before: its family has met no row."""
+    more = {"per": "g"} if grouped else {}
+    workload = sb.Workload([sb.TopK(k=1, by="x", window=sb.Counting(3, 2), **more)])
+    parts, seen, found = [rows[i : i + 5] for i in range(0, len(rows), 5)], {}, []
+
+    def batches():
+        for number, part in enumerate([*parts, []]):
+            for at, ((k, size, slide, _), by, when) in enumerate(comers):
+                if when == number:
+                    query = sb.TopK(k=k, by=by, window=sb.Counting(size, slide), name=f"late{at}", **more)
+                    workload.add(query)
+                    before = [g if grouped else "" for part in parts[:number] for _, g in part]
+                    seen[f"late{at}"] = {g: before.count(g) for g in before}
+            yield pa.table(
+                {"x": pa.array([float(x) for x, _ in part], pa.float64()), "g": [g for _, g in part] or NO_TEXT}
+            )
+
+    for said in sb.stream(workload, batches()):
+        found += said.to_pylist()
+    got = {}
+    for row in found:
+        got.setdefault((row["query"], row["g"] if grouped else "", row["window_end"]), []).append(row["x"])
+    for at, ((k, size, slide, _), by, _) in enumerate(comers):
+        name = f"late{at}"
+        for group in {"a", "b"} if grouped else {""}:
+            mine = [float(x) for x, g in rows if not grouped or g == group]
+            want = {
+                end: sorted(mine[max(0, end - size) : end], reverse=by == "x")[:k]
+                for end in range(slide, len(mine) + 1, slide)
+                if name in seen and max(0, end - size) >= seen[name].get(group, 0)
+            }
+            assert {end: best for (n, g, end), best in got.items() if (n, g) == (name, group)} == want
+
+
+# ---------------------------------------------------------------- bounds that change
+
+
+def starts(found, name):
+    return sorted({row["window_start"] for row in found if row["query"] == name})
+
+
+@pytest.mark.parametrize(
+    ("active", "then", "want"),
+    [
+        ((None, 40), (None, 60), range(0, 57, 2)),  # longer
+        ((None, 60), (None, 40), range(0, 37, 2)),  # shorter
+        (None, (30, 50), [*range(0, 16, 2), *range(30, 47, 2)]),  # later
+        ((50, None), (None, None), [*range(20, 97, 2)]),  # sooner than was meant
+    ],
+)
+def test_bounds_may_change_while_the_stream_runs(active, then, want):
+    workload = sb.Workload([asked(name="other")])
+    workload.add(asked(2, name="a"), active=active)
+    rows = [(float(i * 7 % 11), i, i) for i in range(100)]
+    answers = sb.stream(workload, iter([table(rows[i : i + 10]) for i in range(0, 100, 10)]))
+    found = [row for _ in range(2) for row in next(answers).to_pylist()]
+    workload.update("a", active=then)
+    found += [row for said in answers for row in said.to_pylist()]
+    some = set(starts(found, "a")) - {-2, 98, 96, 18}  # at the ends, and where windows were open
+    assert some == set(want) - {96, 18}
+    lists = dict(_oracle(rows, (2, 4, 2, 0)))
+    assert all(best == lists[start] for start, best in _lists(found, "a"))
+
+
+def test_another_window_keeps_the_bounds():
+    workload, answers = running([asked(name="other")])
+    workload.add(asked(2, name="a"), active=(30, 50))
+    workload.update("a", window=sb.Tumbling("5 us"))
+    found = [row for said in answers for row in said.to_pylist()]
+    assert starts(found, "a") == [30, 35, 40, 45]
+
+
+def test_what_was_shown_before_a_pause_is_deleted_after_it():
+    workload = sb.Workload([asked(name="a", emit="changes", per="g"), asked(name="other", emit="changes", per="g")])
+    parts = [(0, "a"), (3, "b"), (60, "b"), (90, "b")]
+    answers = sb.stream(workload, iter([table([(1.0, t, t)], [g]) for t, g in parts]))
+    kinds = ("query", "g", "_change_type")
+    found = [r for r in next(answers).to_pylist() if r["query"] == "a"]
+    assert [(r["i"], r["_change_type"]) for r in found] == [(0, "insert")]
+    workload.update("a", active=(40, None))
+    found = [r for said in answers for r in said.to_pylist() if tuple(map(r.get, kinds)) == ("a", "a", "delete")]
+    assert [(r["i"], r["window_start"]) for r in found] == [(0, 40)]
+
+
+@few
+@given(shape, streams(most=30), st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8)), max_size=6))
+def test_a_smaller_k_holds_at_once_however_often_it_changed(member, rows, changes):
+    workload = sb.Workload([time_query(*member), time_query(1, 3, 2)])
+    found, k = [], member[0]
+    for step, said in enumerate(sb.stream(workload, one_by_one(rows))):
+        found += [(row["window_end"], row["rank"], k) for row in said.to_pylist() if row["query"] == "q0"]
+        for when, wanted in changes:
+            if when == step:
+                workload.update("q0", k=wanted)
+                k = wanted
+    assert all(rank <= most for _, rank, most in found)

@@ -19,6 +19,7 @@ from skyband.flow.blob import dump, read
 from skyband.spark.control import CONTROL
 from skyband.spark.pipeline import _packing
 from skyband.spark.share import Shared
+from skyband.spark.state import check, fingerprint
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.family import per_of
 from skyband.workload.split import split
@@ -147,6 +148,78 @@ def test_what_control_rows_need():
     with pytest.raises(sb.QueryError, match="slide=15 s is no multiple of finest=10 s"):
         held.add(asked(window=sb.Sliding("30 s", "15 s")))
     assert "15" not in str(list(held))
+
+
+def told(orders, queries=QUERIES[:1], sole=True):
+    """What the first bucket of a workload says to orders."""
+    (family, *_) = sb.Workload(queries, max_k=5, finest="10 s").families()
+    schema = trades(1, seed=1).schema
+    bucket = Shared(family, (), "sweep", True, sole).bucket(schema, "sweep", early=False)
+    bucket._obey([json.dumps({"at": micros(0), **order}) for order in orders])
+    return bucket.notice or "", bucket.counts["refused"], [m.name for m in bucket.line.family.members]
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ({"action": "update", "name": "calm"}, "calm: refused: k is missing"),
+        ({"action": "update", "name": "calm", "k": 2.5}, "calm: refused: k=2.5 is no whole number"),
+        ({"action": "update", "name": "calm", "k": "two"}, "calm: refused: k='two' is no whole number"),
+        ({"action": "update", "name": "calm", "k": 0}, "calm: refused: k=0 asks for no row"),
+        ({"action": "update", "name": "clam", "k": 2}, "clam: refused: name='clam' is no query that runs"),
+        ({"action": "remove", "name": "clam"}, "clam: refused: name='clam' is no query that runs"),
+        ({"action": "add", "k": 2, "size": "10 s", "slide": "10 s"}, "refused: name=None is no name"),
+        ({"action": "add", "name": "calm", "k": 2, "size": "10 s", "slide": "10 s"}, "stands for a query already"),
+        ({"action": "add", "name": "b", "k": 2, "size": "10 s"}, "b: refused: slide is missing"),
+        ({"action": "add", "name": "b", "k": 2, "size": "ten", "slide": "10 s"}, "b: refused: size='ten'"),
+        ({"action": "add", "name": "b", "like": "clam"}, "b: refused: like='clam' is no query of this workload"),
+        ({"action": "remove", "name": "calm", "at": None}, "calm: refused: its time is missing"),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_refused_and_the_stream_goes_on(order, why):
+    notice, refused, members = told([order, {"action": "add", "name": "good", "k": 1, "size": "10 s", "slide": "10 s"}])
+    assert why in notice
+    assert refused == 1
+    assert members == ["calm", "good"]
+
+
+def test_a_query_may_be_removed_once_and_come_back():
+    back = {"action": "add", "name": "calm", "k": 1, "size": "10 s", "slide": "10 s", "at": micros(60)}
+    notice, refused, members = told([{"action": "remove", "name": "calm"}, back])
+    assert (refused, members) == (0, ["calm", "calm"])
+    assert "calm: leaves; calm: exact from" in notice
+
+
+def test_of_many_families_none_refuses_what_is_another_ones():
+    assert told([{"action": "remove", "name": "each"}], QUERIES, sole=False)[:2] == ("", 0)
+
+
+def test_a_query_with_bounds_keeps_them_when_it_is_updated():
+    held = sb.Workload(QUERIES[:1], max_k=5, finest="10 s")
+    held.add(asked(window=sb.Tumbling("10 s"), name="some"), active=(micros(0), micros(300)))
+    (family,) = held.families()
+    bucket = Shared(family, (), "sweep", True, True).bucket(trades(1, seed=1).schema, "sweep", early=False)
+    again = {"action": "add", "name": "some", "k": 2, "size": "10 s", "slide": "10 s", "at": micros(50)}
+    bucket._obey([json.dumps({"action": "update", "name": "some", "k": 5, "at": micros(50)}), json.dumps(again)])
+    assert bucket.counts["refused"] == 1
+    assert "some: refused: name='some' stands for a query already" in bucket.notice
+    highs = [m.high for m in bucket.line.family.members if m.name == "some"]
+    assert highs == [micros(50), micros(290) + 1]
+
+
+def test_a_state_knows_its_part_of_a_family():
+    queries = [*QUERIES[:1], asked(window=sb.Tumbling("10 s"), name="b")]
+    (family,) = sb.Workload(queries, max_k=5, finest="10 s").families()
+
+    def identity(tasks):
+        share = Shared(split(family, tasks)[0], (), "sweep", part=f"1 of {tasks}" if tasks > 1 else "")
+        return fingerprint(share.query, 1, share.told())
+
+    one, two = identity(1), identity(2)
+    check({"query": one}, one)
+    for was, now in ((one, two), (two, one)):
+        with pytest.raises(sb.SnapshotError, match="tasks was"):
+            check({"query": was}, now)
 
 
 @pytest.mark.spark

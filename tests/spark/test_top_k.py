@@ -117,6 +117,24 @@ def test_many_queries_about_points_are_one_operator(spark, tmp_path):
     assert (told["rows"], told["late"]) == (400, counts.late), "each row is counted once, not for every query"
 
 
+def test_families_and_tasks_count_each_row_once(spark, tmp_path):
+    window = sb.Sliding("60 seconds", "20 seconds")
+    queries = [
+        asked(window=window),
+        asked(window=sb.Tumbling("10 seconds")),
+        asked(window=window, per="symbol"),
+        asked(window=window, by="-price"),
+    ]
+    batches = cut(trades(400, seed=3, disorder=20), 3, seed=1)
+    write_batches(tmp_path / "in", batches)
+    got, progress = answers(spark, tmp_path / "in", sb.spark.top_k(queries, tasks=2), watermark="30 seconds")
+    want, counts = sb.run(queries, iter(batches), late="30 seconds", stats=True)
+    want = closed(want.set_column(0, "query", want["query"].cast(pa.string())), batches, 30, queries[0])
+    assert plain(got) == plain(want)
+    told = counted(progress)
+    assert (told["rows"], told["late"], told["without_score"]) == (400, counts.late, counts.without_score)
+
+
 def test_counting_windows_follow_the_batches(spark, tmp_path):
     query = sb.TopK(k=2, by="price", window=sb.Counting(30, 10), time="ts", id="id", per="symbol")
     batches = [b.sort_by([("ts", "ascending"), ("id", "ascending")]) for b in cut(trades(300, seed=9), 3, seed=5)]

@@ -45,6 +45,7 @@ def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanatio
     order: score, largest first; ties by position
     emits: answers, the ranked list of each closed window
     """
+    from skyband.workload.split import check_parts
     from skyband.workload.workload import Workload
 
     query = query.query if isinstance(query, Statement) else query
@@ -53,6 +54,8 @@ def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanatio
 
         fixed = not isinstance(query, Workload)
         workload = query if isinstance(query, Workload) else Workload(query)
+        workload.first()  # there is one
+        check_parts("tasks", tasks)
         name = workload.chosen(engine)
         if any(one.join is not None for one in workload.values()):
             return Explanation("topkn", "joins keep objects whose scores change", tuple(_joined_many(workload, name)))

@@ -19,7 +19,8 @@ _DAY = MICROSECONDS["d"]
 _FAR = 1 << 61
 """Microseconds, some 73,000 years: a time beyond would leave no room for its windows."""
 
-_UNIT = {"s": (MICROSECONDS["s"], 1), "ms": (MICROSECONDS["ms"], 1), "us": (1, 1), "ns": (1, 1000)}
+TICKS = {"s": (MICROSECONDS["s"], 1), "ms": (MICROSECONDS["ms"], 1), "us": (1, 1), "ns": (1, 1000)}
+"""Of each unit, microseconds a tick and ticks a microsecond."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,16 @@ class TimeType:
         """The type of the query's time column, or an error that says what to write."""
         name = query.time
         if pa.types.is_timestamp(kind):
-            per, parts = _UNIT[kind.unit]
+            per, parts = TICKS[kind.unit]
         elif pa.types.is_date32(kind):
             per, parts = _DAY, 1
         elif pa.types.is_date64(kind):
-            per, parts = _UNIT["ms"]
+            per, parts = TICKS["ms"]
         elif pa.types.is_integer(kind):
             if query.unit is None:
                 msg = f'time={name!r} is {kind}: say what it counts, such as unit="s", "ms", "us" or "ns"'
                 raise SchemaError(msg)
-            per, parts = _UNIT[query.unit]
+            per, parts = TICKS[query.unit]
         else:
             msg = f"time={name!r} is {kind} and no time: give a timestamp, a date, or an integer with unit="
             raise SchemaError(msg)

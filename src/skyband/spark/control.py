@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.errors import QueryError, SchemaError
+from skyband.errors import QueryError, SchemaError, nearest
 from skyband.flow.time import TimeType
 from skyband.query import Sliding
 from skyband.spark.prune import NO_COUNTS, Packed, in_utc
@@ -81,8 +81,8 @@ def orders_in(rows: pa.Table, query: TopK) -> tuple[pa.Table, list[str]]:
     time, none = kind.micros(control.column(query.time))
     texts = []
     for at, text in enumerate(control.column(CONTROL).to_pylist()):
-        if none is None or not none[at]:
-            texts.append(json.dumps({"at": int(time[at]), **json.loads(text)}, sort_keys=True))
+        when = None if none is not None and none[at] else int(time[at])
+        texts.append(json.dumps({"at": when, **json.loads(text)}, sort_keys=True))
     return plain, texts
 
 
@@ -94,10 +94,13 @@ def told_all(keys: Iterable[int], orders: list[str]) -> Iterator[pa.RecordBatch]
     yield from out.batches()
 
 
-def obey(line: FamilyPipeline, orders: Iterable[str], names: Iterable[str], *, lead: bool) -> tuple[list[str], int]:
+def obey(
+    line: FamilyPipeline, orders: Iterable[str], names: Iterable[str], *, lead: bool, sole: bool = False
+) -> tuple[list[str], int]:
     """Carry out what concerns this family: what there is to say of it, and how many orders were refused.
 
-    `names` are those of the queries that it began with; the family that leads takes queries that are `like` none.
+    `names` are those of the queries that it began with; the family that leads takes queries that are `like` none, and
+    refuses what can concern nobody. A `sole` family knows all names.
     A new query is exact from the watermark on, where all buckets stand alike, whatever rows they have met.
     """
     notes, refused = [], 0
@@ -107,20 +110,43 @@ def obey(line: FamilyPipeline, orders: Iterable[str], names: Iterable[str], *, l
         known = {*names, *(m.name for m in line.family.members)}
         like, name, action = order.get("like"), str(order.get("name")), order.get("action")
         mine = name in known if action != "add" else (lead if like is None else like in known)
-        if not mine and not (lead and action not in _ACTIONS):
+        if not mine and not sole and not (lead and _broken(order)):
             continue
         try:
-            notes.append(_done(line, action, name, order))
+            _check(order, known)
+            notes.append(_done(line, str(action), name, order))
         except (QueryError, TypeError, ValueError) as error:
             refused += 1
             notes.append(f"{name}: refused: {error}")
     return notes, refused
 
 
+def _broken(order: dict[str, Any]) -> bool:
+    """Whether an order makes no sense to any family."""
+    return order.get("action") not in _ACTIONS or not order.get("name") or order.get("at") is None
+
+
+def _check(order: dict[str, Any], known: Iterable[str]) -> None:
+    """Raise unless an order says what is to be done, to which query, and when."""
+    action, name, like = order.get("action"), order.get("name"), order.get("like")
+    if action not in _ACTIONS:
+        msg = f"action={action!r} is none: write {', '.join(_ACTIONS)}"
+        raise QueryError(msg)
+    if not name:
+        msg = f"name={name!r} is no name: a control row says which query it is about"
+        raise QueryError(msg)
+    if order.get("at") is None:
+        msg = "its time is missing: the time column of the rows says from when on it holds"
+        raise QueryError(msg)
+    if like is not None and like not in known:
+        msg = f"like={like!r} is no query of this workload: {nearest(str(like), known)}"
+        raise QueryError(msg)
+
+
 def _turn(order: dict[str, Any]) -> tuple[int, int, str, str]:
     action = order.get("action")
     return (
-        order["at"],
+        BEGINNING if order.get("at") is None else order["at"],
         -_ACTIONS.index(action) if action in _ACTIONS else 0,
         str(order.get("name")),
         json.dumps(order, sort_keys=True),
@@ -131,33 +157,42 @@ def _done(line: FamilyPipeline, action: str, name: str, order: dict[str, Any]) -
     """One order carried out, in words."""
     old = [m for m in line.family.members if m.name == name]
     rest = [m for m in line.family.members if m.name != name]
-    if action not in _ACTIONS:
-        msg = f"action={action!r} is none: write {', '.join(_ACTIONS)}"
+    stays = [m for m in old if m.high > order["at"] + m.clock.shift]  # has windows that begin later
+    if action == "add" and stays:
+        msg = f"name={name!r} stands for a query already: remove it first, or choose another name"
+        raise QueryError(msg)
+    if action != "add" and not (stays if action == "update" else old):
+        msg = f"name={name!r} is no query that runs: add it, or correct the name"
         raise QueryError(msg)
     if action == "remove":
         line.change([*rest, *(_ending(m, order["at"]) for m in old)])
         return f"{name}: leaves"
-    going = [m for m in old if m.high < _FAR]
-    if action == "add" and len(old) > len(going):
-        msg = f"name={name!r} stands for a query already: remove it first, or choose another name"
-        raise QueryError(msg)
-    if action == "update" and len(old) == len(going):
-        msg = f"name={name!r} is no query that runs: add it"
-        raise QueryError(msg)
-    window = old[-1].window if action == "update" else _window(order)
-    k = int(order["k"])
+    window = stays[-1].window if action == "update" else _window(order)
+    k = _wanted(order)
     reserve = line.family.reserve
     assert reserve is not None
     reserve.check(k, window)
     replace(line.family.query, k=k, window=window)  # checks k as ever
-    number = old[-1].number if action == "update" else line.family.numbers
+    number = stays[-1].number if action == "update" else line.family.numbers
     member = Member(number, name, k, window)
     member = replace(member, low=order["at"] + member.clock.shift)
+    if action == "update":  # its bounds stay
+        member = replace(member, low=max(member.low, stays[0].low), high=stays[-1].high)
     told = joined(line, member, [m for m in old if m.number == number])
     return f"{name}: exact from {told.exact_from}"
 
 
-_FAR = 1 << 61
+def _wanted(order: dict[str, Any]) -> int:
+    """The k of an order."""
+    said = order.get("k")
+    if said is None:
+        msg = "k is missing: a query that is added or updated has one"
+        raise QueryError(msg)
+    text = str(said).removesuffix(".0")
+    if not text.isdecimal():
+        msg = f"k={said!r} is no whole number: write one of at least 1"
+        raise QueryError(msg)
+    return int(text)
 
 
 def _window(order: dict[str, Any]) -> Sliding:
@@ -175,10 +210,10 @@ def _ending(member: Member, at: int) -> Member:
     return replace(member, high=min(member.high, at + clock.shift - clock.size + 1))
 
 
-def tidied(line: FamilyPipeline, watermark: int) -> None:
+def tidied(line: FamilyPipeline) -> None:
     """Let go of members whose last window has closed, and of what only they needed."""
-    gone = [m for m in line.family.members if m.high < _FAR and m.high + m.clock.size - 1 <= watermark]
-    if gone:
+    gone = [m for m in line.family.members if line.over(m)]
+    if gone and line.alters:
         stay = [m for m in line.family.members if m not in gone]
         line.change(stay)
         for number in {m.number for m in gone} - {m.number for m in stay}:

@@ -155,12 +155,12 @@ class ChangingBucket(Bucket):
     def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:
         """Control rows, which come before the rows of their batch, and these; who has left is then forgotten."""
         answers = super().take(packed, watermark)
-        tidied(self.line, self.line.timeline.watermark)
+        tidied(self.line)
         return answers
 
     def _obey(self, orders: list[str]) -> None:
         names = [member.name for member in self.share.family.members]
-        notes, self.counts["refused"] = obey(self.line, orders, names, lead=self.share.lead)
+        notes, self.counts["refused"] = obey(self.line, orders, names, lead=self.share.lead, sole=self.share.sole)
         self.notice = "; ".join(notes) or None
 
     def _copy(self) -> Pipeline:

@@ -31,8 +31,8 @@ COUNTED = ("rows", "without_score", "without_time", "late", "candidates")
 
 
 def told_type(counted: Sequence[str]) -> str:
-    """What a bucket tells at each trigger: its answers as an Arrow blob, its counts, what became of control rows."""
-    return ", ".join(["blob binary", *(f"{name} long" for name in counted), "notice string"])
+    """What a bucket tells at each trigger: answers as an Arrow blob, whose they are, counts, what became of orders."""
+    return ", ".join(["blob binary", "share int", *(f"{name} long" for name in counted), "notice string"])
 
 
 AnyBucket = Union["Bucket", "BoardBucket", "AllTimeBucket", "JoinBucket", "ViewBucket"]
@@ -53,6 +53,8 @@ class Operator(StatefulProcessor):
         self.shares: dict[int, Any] = dict(shares)
         self.schema, self.identity, self.early = schema, dict(identity), early
         self.counted = tuple(counted)
+        order = list(dict.fromkeys(id(share) for share in self.shares.values()))
+        self.places = {key: order.index(id(share)) for key, share in self.shares.items()}  # whose bucket it is
 
     def __getstate__(self) -> bytes:
         """All but this class as bytes of their own: who only opens the state need not load engines and kernels."""
@@ -100,6 +102,7 @@ class Operator(StatefulProcessor):
         yield pd.DataFrame(
             {
                 "blob": [write(answers) if answers.num_rows else None],
+                "share": [self.places[key]],
                 **{name: [counts.get(name, 0)] for name in self.counted},
                 "notice": pd.array([getattr(bucket, "notice", None)], "string"),
             }

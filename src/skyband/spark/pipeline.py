@@ -17,8 +17,9 @@ from skyband.spark.board import Board
 from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import suit
 from skyband.spark.share import Share, Shared, Single
-from skyband.workload.family import per_of
-from skyband.workload.split import split
+from skyband.workload.family import check, per_of
+from skyband.workload.registry import WORKLOADS
+from skyband.workload.split import check_parts, split
 from skyband.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from skyband.spark.operator import Operator
 
 OLDEST = (4, 2)
-_MOST_BUCKETS = 1024
 _SOME, _SOME_BYTES = 50_000, 32 << 20  # rows and bytes that are pruned at a time
 _NEWEST = "__skyband_newest"
 
@@ -73,10 +73,9 @@ def top_k(
     check_version()
     asked = [query] if isinstance(query, TopK) else list(_queries(query))
     _check(asked, early=early)
-    for name, given in (("buckets", buckets), ("tasks", tasks)):
-        if given is not None and (not isinstance(given, int) or not 1 <= given <= _MOST_BUCKETS):
-            msg = f"{name}={given!r} is out of range: write a whole number from 1 to {_MOST_BUCKETS}"
-            raise QueryError(msg)
+    check_parts("tasks", tasks)
+    if buckets is not None:
+        check_parts("buckets", buckets)
     shares = [_share(query, engine)] if isinstance(query, TopK) else _shares(query, asked, engine, tasks)
 
     def transform(df: DataFrame) -> DataFrame:
@@ -118,8 +117,13 @@ def _shares(query: Sequence[TopK] | Workload, asked: list[TopK], engine: str, ta
     if asked[0].join is not None:
         return [Joined.of(asked[0], dict(workload.items()), per)]
     chosen = workload.chosen(engine)
-    found = [part for family in workload.families(chosen) for part in split(family, tasks)]
-    return [Shared(family, per, chosen, at == 0) for at, family in enumerate(found)]
+    found = [
+        (part, f"{at} of {len(parts)}" if len(parts) > 1 else "")
+        for parts in (split(family, tasks) for family in workload.families(chosen))
+        for at, part in enumerate(parts, 1)
+    ]
+    sole = len(found) == 1
+    return [Shared(family, per, chosen, at == 0, sole, part) for at, (family, part) in enumerate(found)]
 
 
 def _queries(query: object) -> Iterable[TopK]:
@@ -127,6 +131,7 @@ def _queries(query: object) -> Iterable[TopK]:
     if isinstance(query, Workload):
         return [replace(one, name=name) for name, one in query.items()]
     if isinstance(query, (list, tuple)) and query:
+        check(query)
         return query
     msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...), or a list of such"
     raise QueryError(msg)
@@ -159,6 +164,9 @@ def _transformed(
     first, ruled = asked[0], CONTROL in df.columns
     if ruled and (not isinstance(shares[0], Shared) or shares[0].family.reserve is None):
         msg = 'control rows need what queries to come must fit into: write sb.Workload(..., max_k=100, finest="10 s")'
+        raise QueryError(msg)
+    if ruled and shares[0].engine not in (name for name, entry in WORKLOADS.items() if entry.changes):
+        msg = f"engine={shares[0].engine!r} does not let queries come and go by control rows: write engine='sweep'"
         raise QueryError(msg)
     own = df.drop(CONTROL) if ruled else df
     schema = source_schema(own.schema)
@@ -203,18 +211,40 @@ def _transformed(
 
 def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None, out: Any) -> DataFrame:
     """Packed rows through the operator; its counts as the observed metric "skyband", its answers as rows."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
-
     from skyband.spark.emit import decoded
     from skyband.spark.operator import told_type
 
     told = told_type(operator.counted)
     said = packed.groupBy("bucket").transformWithStateInPandas(operator, told, "append", time)
-    counts = [(F.max if count == "refused" else F.sum)(count).alias(count) for count in operator.counted]
-    if "refused" in operator.counted:  # every bucket is told the same
-        counts.append(F.max("notice").alias("notice"))
+    counts = [_counted(count, operator).alias(count) for count in operator.counted]
+    if "refused" in operator.counted:
+        counts.append(_counted("notice", operator).alias("notice"))
     said = said.observe(f"skyband {name}" if name else "skyband", *counts)
     return said.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
+
+
+def _counted(count: str, operator: Operator) -> Any:
+    """One number of a trigger from what all buckets tell.
+
+    Every share meets all rows, which are counted once; late are those that any of them lost. Rows without a score are
+    counted by each family. All buckets of a share are told the same orders.
+    """
+    from functools import reduce
+
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    shares = {place: operator.shares[key] for key, place in operator.places.items()}
+    if count in ("refused", "notice"):
+        each = [F.max(F.when(F.col("share") == place, F.col(count))) for place in shares]
+        if count == "notice":
+            return F.nullif(F.concat_ws("; ", *each), F.lit(""))
+        return reduce(lambda one, other: one + other, [F.coalesce(most, F.lit(0)) for most in each])
+    if len(shares) < 2 or count not in ("rows", "without_time", "late", "without_score"):
+        return F.sum(count)
+    first = [place for place, share in shares.items() if getattr(share, "part", "")[:2] in ("", "1 ")]
+    mine = first if count == "without_score" else shares if count == "late" else [0]
+    each = [F.coalesce(F.sum(F.when(F.col("share") == place, F.col(count))), F.lit(0)) for place in mine]
+    return F.greatest(*each) if count == "late" else reduce(lambda one, other: one + other, each)
 
 
 def _buckets(share: Share, buckets: int | None) -> int:

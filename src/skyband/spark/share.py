@@ -11,6 +11,7 @@ from skyband.spark.board import Board
 from skyband.spark.joined import Joined
 from skyband.windows import Clock
 from skyband.workload.clock import SharedClock
+from skyband.workload.family import AFTER, NEVER
 from skyband.workload.pipeline import FamilyPipeline
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Shared:
     per: tuple[str, ...]  # of the whole workload
     engine: str
     lead: bool = True  # whether queries that come and are like none belong here
+    sole: bool = False  # whether there is no other family, nor another part of this one
+    part: str = ""  # which part of a family that is split over tasks
 
     @property
     def query(self) -> TopK:
@@ -102,15 +105,21 @@ class Shared:
         """What a state of it belongs to: every query, in place of the largest; or what any of them must fit into."""
         reserve = self.family.reserve
         if reserve is not None:
-            return {"k": f"at most {reserve.k}", "window": f"of panes of {reserve.finest} us", "queries": "come and go"}
+            said = {"k": f"at most {reserve.k}", "window": f"of panes of {reserve.finest} us", "queries": "come and go"}
+            return {**said, "tasks": self.part} if self.part else said
         by = {m.number: "" if m.by is None else f", {m.by.text}" for m in self.family.members}
-        each = "; ".join(f"{m.name}: k {m.k}, {m.window}{by[m.number]}" for m in self.family.members)
+        each = "; ".join(f"{m.name}: k {m.k}, {m.window}{by[m.number]}{_bounds(m)}" for m in self.family.members)
         said = {"k": "of each", "window": "of each", "queries": each}
         return {**said, "by": "of each"} if self.family.points else said
 
     def values(self, rows: pa.Table) -> np.ndarray:
         """What the engine ranks rows by: a score, or a point."""
         return points(self.family.axes, rows) if self.family.points else ranks_by(self.query, rows)
+
+
+def _bounds(member: Member) -> str:
+    """The part of the stream in which a query is active, if it is but a part."""
+    return "" if (member.low, member.high) == (NEVER, AFTER) else f", active from {member.low} to {member.high} us"
 
 
 Share = Single | Shared | Board | Joined

@@ -36,9 +36,9 @@ def fingerprint(query: TopK, buckets: int, more: Mapping[str, str] | None = None
 def check(header: Mapping[str, Any], expected: Mapping[str, str]) -> None:
     """Raise unless a state was written by this query."""
     was = header["query"]
-    changed = [name for name in expected if was.get(name) != expected[name]]
+    changed = [name for name in dict.fromkeys([*expected, *was]) if was.get(name) != expected.get(name)]
     if changed:
-        what = "; ".join(f"{name} was {was.get(name)!r} and is {expected[name]!r}" for name in changed)
+        what = "; ".join(f"{name} was {was.get(name)!r} and is {expected.get(name)!r}" for name in changed)
         msg = (
             f"the checkpoint was written by another query: {what}. Start the changed query with a new checkpoint "
             f"location, or go back to the query as it was"

@@ -10,18 +10,20 @@ import pyarrow as pa
 
 from skyband.errors import QueryError
 from skyband.flow.pipeline import Pipeline, Stats
+from skyband.flow.schema import check_schema
 from skyband.flow.score import points
 from skyband.flow.time import TimeType
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.clock import SharedClock
 from skyband.workload.emit import SharedEmitter
 from skyband.workload.family import NEVER, Family, Member, kinship, place
-from skyband.workload.registry import WORKLOADS, build_shared
+from skyband.workload.registry import GRIDS, WORKLOADS, build_shared, known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from skyband.flow.emit import Lines
+    from skyband.query import TopK
     from skyband.windows import Clock
     from skyband.workload.protocol import ChangingEngine
 
@@ -104,6 +106,12 @@ class FamilyPipeline(Pipeline):
         kinds = {name: self.schema.field(name).type for name in self._all_per}
         return {name: mine[name] if name in mine else pa.nulls(len(group), kind) for name, kind in kinds.items()}
 
+    def follow(self, other: Pipeline) -> None:
+        """Stand where another family of the same stream does."""
+        self.timeline.watermark, self.timeline.newest = other.timeline.watermark, other.timeline.newest
+        self.timeline.lost = other.timeline.lost
+        self._stats.rows, self._stats.without_time = other.stats.rows, other.stats.without_time
+
     def nothing(self) -> pa.Table:
         """No answers."""
         return self._table(None)
@@ -117,8 +125,34 @@ class FamilyPipeline(Pipeline):
             return max(reach, self.timeline.newest + 1)
         return reach
 
+    def over(self, member: Member) -> bool:
+        """Whether the last window of a member has closed."""
+        return not self.family.counts and member.high + member.clock.size - 1 <= self.timeline.watermark
+
+    def check_leave(self) -> None:
+        """Raise unless members may leave."""
+        if self.family.points or self.engine_name in WORKLOADS:
+            self.check_change()
+
+    @property
+    def alters(self) -> bool:
+        """Whether members may come, and change their k."""
+        name, family = self.engine_name, self.family
+        if family.points:
+            return name in GRIDS
+        return name in WORKLOADS and (WORKLOADS[name].changes or family.apart(fixed=self._fixed))
+
+    def check_change(self) -> None:
+        """Raise unless members may come, and change their k."""
+        name = self.engine_name
+        if not self.alters:
+            better = ", ".join(n for n, e in WORKLOADS.items() if e.changes)
+            msg = f"engine={name!r} does not let queries come and go: write engine={better!r}"
+            raise QueryError(msg)
+
     def change(self, members: Sequence[Member], *, come: bool = False) -> None:
         """Go on with these members. With `come`, those of the newest moment are new: they know no earlier row."""
+        self.check_leave()
         engine = cast("ChangingEngine", self.engine)
         old, family = self.family.members, self.family.with_members(members)
         if come and family.counts:
@@ -142,35 +176,61 @@ class WorkloadPipeline:
     ) -> None:
         self.schema, self.engine, self.per, self._more = schema, engine, list(per), more
         self.lines = [self._line(family) for family in families]
+        self.finished = False
+        self._told = Stats()  # what families that have ended had said, and the most that all kept
         self._empty = self.lines[0].nothing()
+
+    def check(self, query: TopK) -> None:
+        """Raise unless the columns, and the engine, can serve a query."""
+        check_schema(query, self.schema)
+        known(self.engine, [query])
+        if query.time is not None:
+            TimeType.of(query, self.schema.field(query.time).type)
+
+    def counted(self, query: TopK) -> FamilyPipeline:
+        """A family that has counted the rows of the same groups."""
+        sibling = next((other for other in self.lines if other.query.per == query.per), None)
+        if sibling is None:
+            msg = (
+                f"per={list(query.per)!r} makes groups whose rows this stream has not counted: start anew, "
+                f"or begin with a query that has them"
+            )
+            raise QueryError(msg)
+        if not sibling.family.points:
+            sibling.check_change()
+        return sibling
 
     def open(self, family: Family) -> FamilyPipeline:
         """Begin one more family where the stream stands now."""
-        line, sibling = self._line(family), self.lines[0] if self.lines else None
-        if sibling is None:
-            msg = "the last query has left this stream, and with it how far it has come: start anew"
-            raise QueryError(msg)
+        line = self._line(family)
+        sibling = self.counted(family.query) if family.counts else self.lines[0]
         if family.counts:
-            sibling = next((other for other in self.lines if other.query.per == family.query.per), None)
-            if sibling is None:
-                msg = (
-                    f"per={list(family.query.per)!r} makes groups whose rows this stream has not counted: start anew, "
-                    f"or begin with a query that has them"
-                )
-                raise QueryError(msg)
             line.positions = sibling.positions.copy()
             table = None if sibling.groups is None else sibling.groups.table()
             if line.groups is not None and table is not None:
                 line.groups.load(table)
-        line.timeline.watermark, line.timeline.newest = sibling.timeline.watermark, sibling.timeline.newest
+        line.follow(sibling)
         line.blind = NEVER if sibling.timeline.newest == BEGINNING else sibling.timeline.newest + 1
         self.lines.append(line)
         return line
 
-    def close(self, line: FamilyPipeline) -> None:
-        """End a family that has no member left; where rows are counted, the count goes on."""
-        if not line.family.counts and len(self.lines) > 1:
-            self.lines.remove(line)
+    def closes(self, line: FamilyPipeline, number: int) -> bool:
+        """Whether a family ends with a member: it has no other. Where rows are counted, the count goes on."""
+        last = {member.number for member in line.family.members} <= {number}
+        return last and not line.family.counts and len(self.lines) > 1
+
+    def close(self, line: FamilyPipeline, number: int) -> bool:
+        """End a family if it ends with this member; whether it did."""
+        if not self.closes(line, number):
+            return False
+        before, gone = self.stats, line.stats
+        self.lines.remove(line)
+        self._told = replace(
+            self._told,
+            **{name: getattr(self._told, name) + getattr(gone, name) for name in _SAID},
+            peak_candidates=before.peak_candidates,
+        )
+        return True
 
     def _line(self, family: Family) -> FamilyPipeline:
         return FamilyPipeline(family, self.schema, self.engine, per=self.per, **self._more)
@@ -188,9 +248,11 @@ class WorkloadPipeline:
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far. Rows are counted once, what is kept or said by every family."""
-        every = [line.stats.as_dict() for line in self.lines] or [Stats().as_dict()]
-        once = {"rows", "without_time", "late", "ahead"}
-        return Stats(**{n: max(e[n] for e in every) if n in once else sum(e[n] for e in every) for n in every[0]})
+        every = [line.stats for line in self.lines]
+        once = {name: max(getattr(each, name) for each in every) for name in _ONCE}
+        said = {name: sum(getattr(each, name) for each in (self._told, *every)) for name in _SAID}
+        peak = max(self._told.peak_candidates, sum(each.peak_candidates for each in every))
+        return Stats(**once, **said, peak_candidates=peak)
 
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
@@ -198,6 +260,7 @@ class WorkloadPipeline:
 
     def finish(self) -> pa.Table:
         """Answer every time window that still holds a row."""
+        self.finished = True
         return self._together([line.finish() for line in self.lines])
 
     def _together(self, tables: list[pa.Table]) -> pa.Table:
@@ -208,6 +271,10 @@ class WorkloadPipeline:
         end = whole.column(self.lines[0].query.column("window_end")).cast(pa.int64()).to_numpy()
         number = np.concatenate([_numbers(line, table) for line, table in zip(self.lines, tables, strict=True)])
         return whole.take(pa.array(np.lexsort((number, end))))
+
+
+_ONCE = ("rows", "without_time", "late", "ahead")
+_SAID = ("without_score", "windows", "answer_rows")
 
 
 def _numbers(line: FamilyPipeline, table: pa.Table) -> np.ndarray:

@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from skyband.engines.plan import choose
 from skyband.engines.protocol import Traits
 from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, nearest
@@ -13,10 +14,11 @@ from skyband.workload.family import FEW
 from skyband.workload.pergroup import SharedPerGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
 
+    from skyband.query import TopK
     from skyband.workload.family import Family
     from skyband.workload.protocol import SharedEngine, SharedEngineClass
 
@@ -128,11 +130,17 @@ def few_for(name: str, emit: str) -> int | None:
     return 0 if name in GRIDS or (name in WATCHED and emit == "arrivals") else None
 
 
-def known(name: str) -> str:
-    """The name, "auto" resolved; an error if there is no such engine."""
+def known(name: str, queries: Iterable[TopK] = ()) -> str:
+    """The name, "auto" resolved; an error if there is no such engine, or if it does not serve one of the queries."""
     if name == "auto":
         return next(iter(WORKLOADS))
-    if name not in WORKLOADS and name not in ENGINES:
-        msg = f'engine={name!r} is unknown: write "auto", or {nearest(name, [*WORKLOADS, *ENGINES])}'
+    if name in WORKLOADS:
+        return name
+    if name not in ENGINES:
+        msg = (
+            f'engine={name!r} is unknown: write "auto", or {nearest(str(name), dict.fromkeys([*WORKLOADS, *ENGINES]))}'
+        )
         raise QueryError(msg)
+    for query in queries:
+        choose(query, name)
     return name

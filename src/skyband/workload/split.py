@@ -4,8 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from skyband.errors import QueryError
+
 if TYPE_CHECKING:
     from skyband.workload.family import Family, Member
+
+
+MOST = 1024
+"""Tasks, or buckets, of one stream."""
+
+
+def check_parts(field: str, parts: object) -> None:
+    """Raise unless this is a number of parts.
+
+    Examples
+    --------
+    >>> check_parts("tasks", 0)
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: tasks=0 is out of range: write a whole number from 1 to 1024
+    """
+    if isinstance(parts, bool) or not isinstance(parts, int) or not 1 <= parts <= MOST:
+        msg = f"{field}={parts!r} is out of range: write a whole number from 1 to {MOST}"
+        raise QueryError(msg)
 
 
 def split(family: Family, tasks: int) -> list[Family]:

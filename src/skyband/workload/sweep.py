@@ -109,7 +109,7 @@ class SharedSweep:
         goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
         rows = _by_group(arrivals, groups)
         if not len(self._records.k):
-            return self._idle(goal)
+            return self._idle(goal, rows)
         pages, more = [], True
         lists, room = self._rooms(rows, goal)
         scratch = self._scratch(rows)
@@ -142,13 +142,18 @@ class SharedSweep:
             self._work = roomed(*self._room)
         return self._work
 
-    def _idle(self, goal: np.ndarray) -> Answers:
-        """All queries have left: keep nothing."""
+    def _idle(self, goal: np.ndarray, rows: Rows) -> Answers:
+        """All queries have left: keep nothing, but know how far rows have come."""
+        seen = self._marks.seen.copy()
+        first, end = rows.first[:, : len(seen)]
+        came = end > first
+        seen[came] = np.maximum(seen[came], rows.time[end[came] - 1])
         none = np.empty(0, np.int64)
         first = np.zeros((2, len(goal)), np.int64)
         self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), first)
         self._marks = self._marks._replace(
             done=np.maximum(self._marks.done, goal),
+            seen=seen,
             ranked=np.zeros(len(goal), np.int64),
             bar=np.full((2, len(goal)), np.inf),
             kept=np.zeros((3, len(goal)), np.int64),
@@ -202,6 +207,8 @@ class SharedSweep:
         self._records = Records(**family.records)
         if (len(moved) and (moved < 0).any()) or _less(old, self._records, moved):
             self._views = looked(self._bands, self._marks, self._records)
+        if positions is not None:  # a family that has just begun has met none of the groups
+            self._enlarge(len(positions))
         shown, since = self._marks.shown, self._marks.since
         rows = family.numbers - len(shown)
         if rows > 0:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+import numpy as np
+
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
-from skyband.query.duration import MICROSECONDS, duration, instant
+from skyband.query.duration import duration, instant
 from skyband.workload.family import (
     AFTER,
     NEVER,
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from skyband.workload.pipeline import FamilyPipeline, WorkloadPipeline
 
     Moment = str | datetime | int | None
-
-_UNIT = {"s": MICROSECONDS["s"], "ms": MICROSECONDS["ms"], "us": 1}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Workload(Mapping[str, TopK]):
     def __init__(
         self, queries: Iterable[TopK] = (), *, max_k: int | None = None, finest: str | timedelta | None = None
     ) -> None:
-        given = list(queries)
+        given = _listed(queries)
         self._reserve = _reserved(max_k, finest)
         self._members: dict[str, tuple[int, TopK, tuple[int, int]]] = {
             name: (number, query, (NEVER, AFTER))
@@ -100,6 +100,13 @@ class Workload(Mapping[str, TopK]):
 
     def __getitem__(self, name: str) -> TopK:
         return self._member(name)[1]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The query of this name, or `default`."""
+        return self._members[name][1] if name in self._members else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
@@ -125,29 +132,23 @@ class Workload(Mapping[str, TopK]):
             msg = f"name={name!r} stands for a query already: remove it first, or choose another name"
             raise QueryError(msg)
         if self._members:
-            check([replace(self.first(), name=None), replace(query, name=None)])
+            one = next(iter(self._members))
+            check([replace(self[one], name=one), replace(query, name=name)])
         self._check(query)
-        self._members[name] = (self._next, query, bounds(query, active))
-        self._next += 1
-        try:
-            told = [self._admit(line, name) for line in list(self._running)]
-        except Exception:
-            del self._members[name]
-            raise
-        return told[-1] if told else Admission(name)
+        span = bounds(query, active)
+        for pipeline in self._streams():
+            self._fits(pipeline, query, span)
+        return self._enter(name, query, span)
 
     def remove(self, name: str) -> None:
         """End a query: its windows that are open now are not answered, and what only it needed is let go."""
         self._changing()
         number, query, _ = self._member(name)
-        del self._members[name]
-        for pipeline in list(self._running):
+        for pipeline in self._streams():
             line = _home(pipeline, query, number)
-            if line is not None and len({m.number for m in line.family.members}) == 1:
-                pipeline.close(line)
-            if line is not None and line in pipeline.lines:
-                line.change([m for m in line.family.members if m.number != number])
-                cast("SharedEmitter", line.emitter).forget(number)
+            if line is not None and not pipeline.closes(line, number):
+                line.check_leave()
+        self._leave(name)
 
     def update(
         self,
@@ -157,23 +158,33 @@ class Workload(Mapping[str, TopK]):
         window: Sliding | Counting | None = None,
         active: tuple[Moment, Moment] | None = None,
     ) -> Admission:
-        """Change a query that runs. The old one answers until the first window of the new one is exact."""
+        """Change a query that runs.
+
+        A smaller k, and windows that are no longer active, hold at once. A larger k holds from the first window on
+        that is exact with it, as the admission says; until then the old one answers. With another window it is as if
+        the query were removed and added again, under its name and within its bounds.
+        """
         self._changing()
-        number, query, active_now = self._member(name)
+        number, query, before = self._member(name)
         new = replace(query, k=query.k if k is None else k, window=query.window if window is None else window)
         if new.window.counts != query.window.counts:
             msg = f"window={window!r} is of another kind than {query.window!r}: remove the query and add a new one"
             raise QueryError(msg)
         self._check(new)
-        span = bounds(new, active) if active is not None else active_now
-        lines = [_home(pipeline, query, number) for pipeline in self._running]
+        span = before if active is None else bounds(new, active)
+        streams = self._streams()
+        lines = [_home(pipeline, query, number) for pipeline in streams]
         apart = any(line is not None and line.family.apart(fixed=False) for line in lines)
         if new.window != query.window or apart:  # answers under the same name, but its lists begin anew
-            self.remove(name)
-            return self.add(replace(new, name=name), active=active)
+            for pipeline in streams:
+                self._fits(pipeline, new, span)
+            self._leave(name)
+            return self._enter(name, replace(new, name=name), span)
+        for line in lines:
+            if line is not None:
+                line.check_change()
         self._members[name] = (number, new, span)
-        told = [self._grow(line, name) for line in list(self._running)]
-        return told[-1] if told else Admission(name)
+        return _last(name, [self._grow(pipeline, name, before) for pipeline in streams])
 
     # ------------------------------------------------------------ what sb.run and sb.stream use
 
@@ -185,10 +196,10 @@ class Workload(Mapping[str, TopK]):
         return next(iter(self._members.values()))[1]
 
     def chosen(self, engine: str) -> str:
-        """The name of the engine, "auto" resolved."""
+        """The name of the engine, "auto" resolved; it serves every query."""
         from skyband.workload.registry import known
 
-        return known(engine)
+        return known(engine, self.values())
 
     def told(self, options: Mapping[str, object] | None, engine: str) -> Mapping[str, object] | None:
         """The options, if there is a grid to take them."""
@@ -227,7 +238,9 @@ class Workload(Mapping[str, TopK]):
 
     def only(self, names: Sequence[str]) -> Workload:
         """Some of the queries, under the same names."""
-        return Workload(replace(self[name], name=name) for name in names)
+        some = Workload(replace(self[name], name=name) for name in names)
+        some._members = {name: (at, some[name], self._member(name)[2]) for at, name in enumerate(names)}
+        return some
 
     def settle(self) -> None:
         """From now on no query may come or go: there are joins, which share a replica from the start."""
@@ -237,6 +250,7 @@ class Workload(Mapping[str, TopK]):
         """A pipeline that answers all queries, and follows as they come and go."""
         from skyband.workload.pipeline import WorkloadPipeline
 
+        self.first()  # there is one: they may all have left since the stream was made
         per = per_of(query for _, query, _ in self._members.values()) if per is None else per
         pipeline = WorkloadPipeline(self.families(engine), schema, engine, per, **more)
         self._running.add(pipeline)
@@ -248,6 +262,42 @@ class Workload(Mapping[str, TopK]):
         if self._settled:
             msg = "this workload runs with joins, whose queries are fixed: start it anew with other queries"
             raise QueryError(msg)
+
+    def _streams(self) -> list[WorkloadPipeline]:
+        """The pipelines that run; if none does, those that have ended and are still held."""
+        return [pipeline for pipeline in self._running if not pipeline.finished] or list(self._running)
+
+    def _enter(self, name: str, query: TopK, span: tuple[int, int]) -> Admission:
+        """Let a query that fits take part."""
+        self._members[name] = (self._next, query, span)
+        self._next += 1
+        return _last(name, [self._admit(pipeline, name) for pipeline in self._streams()])
+
+    def _leave(self, name: str) -> None:
+        """Let a query that may go leave all streams."""
+        number, query, _ = self._members.pop(name)
+        for pipeline in self._streams():
+            line = _home(pipeline, query, number)
+            if line is not None and not pipeline.close(line, number):
+                line.change([m for m in line.family.members if m.number != number])
+                cast("SharedEmitter", line.emitter).forget(number)
+
+    def _fits(self, pipeline: WorkloadPipeline, query: TopK, span: tuple[int, int]) -> None:
+        """Raise unless a query can come to a stream that runs: before anything has changed."""
+        if not set(query.per) <= set(pipeline.per):
+            extra = ", ".join(sorted(set(query.per) - set(pipeline.per)))
+            msg = f"per={list(query.per)!r} would add the column {extra} to answers that are already out: start anew"
+            raise QueryError(msg)
+        if not self._members:  # what those that left agreed in still holds
+            check(
+                [replace(pipeline.lines[0].query, name="those before"), replace(query, name=query.name or "this one")]
+            )
+        pipeline.check(query)
+        line = _home(pipeline, query, self._next, free=span == (NEVER, AFTER))
+        if line is not None:
+            line.check_change()
+        elif query.window.counts:
+            pipeline.counted(query)
 
     def _check(self, query: TopK) -> None:
         if query.of:
@@ -265,10 +315,6 @@ class Workload(Mapping[str, TopK]):
     def _admit(self, pipeline: WorkloadPipeline, name: str) -> Admission:
         """Let a query into a pipeline that runs."""
         number, query, span = self._members[name]
-        if not set(query.per) <= set(pipeline.per):
-            extra = ", ".join(sorted(set(query.per) - set(pipeline.per)))
-            msg = f"per={list(query.per)!r} would add the column {extra} to answers that are already out: start anew"
-            raise QueryError(msg)
         line = _home(pipeline, query, number, free=span == (NEVER, AFTER))
         if line is not None and _open_grid(line):
             line.change([*line.family.members, member_of(query, number, name, points=True)])
@@ -283,34 +329,30 @@ class Workload(Mapping[str, TopK]):
                 return _told(line, line.family.members[0])
         return joined(line, member)
 
-    def _grow(self, pipeline: WorkloadPipeline, name: str) -> Admission:
-        """Change the k, or the bounds, of a query in a pipeline that runs."""
+    def _grow(self, pipeline: WorkloadPipeline, name: str, before: tuple[int, int]) -> Admission:
+        """Change the k, or the bounds, of a query in a pipeline that runs; `before` are the bounds it had."""
         number, query, span = self._members[name]
         line = _home(pipeline, query, number)
         assert line is not None
         old = [m for m in line.family.members if m.number == number]
+        old = [m for m in old if not line.over(m)] or old[-1:]
         rest = [m for m in line.family.members if m.number != number]
         member = _limited(member_of(query, number, name, points=line.family.points), span)
         if span == (NEVER, AFTER) and _open_grid(line):
             line.change([*rest, member])
             return Admission(name)
-        if query.k <= min(m.k for m in old):  # what is kept is enough
-            line.change([*rest, *(replace(m, k=member.k, high=min(m.high, member.high)) for m in old)])
+        # of windows that were to be answered, what is kept is enough for those still wanted, and for as many rows
+        least = min(m.k for m in old)
+        kept = [_narrowed(m, member) for m in old]
+        if query.k <= least and before[0] <= span[0] and span[1] <= before[1]:
+            line.change([*rest, *kept])
             return Admission(name)
-        return joined(line, member, old)
+        return joined(line, member, kept)
 
 
 def joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> Admission:
     """Let a member in, exact from the first window on that begins after what has been seen."""
-    import numpy as np
-
-    from skyband.workload.registry import WORKLOADS
-
-    name = line.engine_name
-    if name not in WORKLOADS or not WORKLOADS[name].changes:
-        able = ", ".join(n for n, e in WORKLOADS.items() if e.changes)
-        msg = f"engine={name!r} does not let queries come and go: write engine={able!r}"
-        raise QueryError(msg)
+    line.check_change()
     clock, reach = member.clock, line.reach()
     others = [m for m in line.family.members if m.number != member.number]
     if isinstance(reach, np.ndarray):
@@ -344,9 +386,19 @@ def _begins(member: Member) -> int:
     return clock.origin + -(-(member.low - clock.origin) // clock.slide) * clock.slide
 
 
-def _told(line: FamilyPipeline, member: Member) -> Admission:
-    import numpy as np
+def _narrowed(member: Member, wanted: Member) -> Member:
+    """A member of no more rows and windows than are wanted now."""
+    low, high = max(member.low, wanted.low), min(member.high, wanted.high)
+    return replace(member, k=min(member.k, wanted.k), low=low, high=max(low, high))
 
+
+def _last(name: str, told: Sequence[Admission]) -> Admission:
+    """What holds for all streams that run: usually there is one."""
+    begun = [admission for admission in told if admission.exact_from is not None]
+    return max(begun, key=lambda admission: admission.exact_from) if begun else Admission(name)
+
+
+def _told(line: FamilyPipeline, member: Member) -> Admission:
     begins = _begins(member)
     if begins == NEVER or line.time is None:
         return Admission(member.name)
@@ -365,6 +417,14 @@ def _home(pipeline: WorkloadPipeline, query: TopK, number: int, *, free: bool = 
     fitting = [line for key in keys for line in pipeline.lines if key is not None and line.key == key]
     there = [line for line in fitting if any(m.number == number for m in line.family.members)]
     return next(iter(there or fitting), None)
+
+
+def _listed(queries: object) -> list[TopK]:
+    """Queries as a list; what they are is checked later."""
+    if isinstance(queries, TopK) or not isinstance(queries, Iterable):
+        msg = f"queries={type(queries).__name__} is no list of queries: write [sb.TopK(k=..., by=..., window=...)]"
+        raise QueryError(msg)
+    return list(queries)
 
 
 def _reserved(max_k: int | None, finest: str | timedelta | None) -> Reserve | None:
@@ -404,13 +464,31 @@ def bounds(query: TopK, active: tuple[Moment, Moment] | None) -> tuple[int, int]
     if low >= high:
         msg = f"active={active!r} ends before it begins: write (from, to)"
         raise QueryError(msg)
+    if query.window.counts and low <= 0:  # the first windows begin there, though they lack rows
+        low = NEVER
+    member = _limited(member_of(query, 0, "", points=False), (low, high))
+    if _begins(member) >= member.high:
+        msg = f"active={active!r} holds no whole window of {query.window!r}: leave more room between from and to"
+        raise QueryError(msg)
     return low, high
 
 
 def _moment(query: TopK, value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if query.window.counts else value * _UNIT.get(query.unit or "us", 1)
-    return instant(value, "active")
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if query.window.counts:
+            return int(value)
+        from skyband.flow.time import TICKS
+
+        per, parts = TICKS[query.unit or "us"]
+        return int(value) * per // parts
+    if query.window.counts:
+        msg = f"active={value!r} is no position, and {query.window!r} counts rows: write whole numbers"
+        raise QueryError(msg)
+    try:
+        return instant(value, "active")
+    except QueryError:
+        msg = f'active={value!r} is no moment: write one such as "2024-01-01T06:00:00", a datetime or a whole number'
+        raise QueryError(msg) from None
 
 
 def _limited(member: Member, span: tuple[int, int]) -> Member:

@@ -234,6 +234,8 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
         if total == 0:  # on to where a row is
             goal = row_time[at] if at < stop else upto
             base = origins[q] + lengths[q]
+            if shown[number, g] and start < least[q]:  # it has yet to say so, in its first window that is told
+                goal = min(goal, base - (origins[q] - least[q]) // slides[q] * slides[q] - 1)
             after = max(after, base + ((goal - base) // slides[q] + 1) * slides[q])
         rematched(ending, ends, leaves, q, after)
     now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD] = at, size, young, warm, peak, dead
