@@ -91,6 +91,9 @@ def test_what_was_measured_is_not_measured_again_and_judged_on_a_page(tmp_path):
     assert second.word == "refuted", "here AT-TSM has the better precision"
     assert {v.word for v in rest} == {"not measured"}
     assert [(s.budget, s.ndcg, s.precision) for s in stands(lines)] == [(7, 1.0, -1.0)]
+    for seed, ahead in ((1, (142.0, 131.0)), (2, (139.5, 130.0))):
+        longer = Case(3, "ch20", seed, 15, 10, 7)
+        lines += made(longer, top=(140.0, 130.0), border=(120.0, 129.0), likely=ahead)
     out = tmp_path / "join.jsonl"
     costs = {"suite": "join", "case": "pushed changes", "us_per_change": 2.5}
     out.write_text("".join(json.dumps(line) + "\n" for line in [*lines, costs]))
@@ -99,6 +102,7 @@ def test_what_was_measured_is_not_measured_again_and_judged_on_a_page(tmp_path):
     page = (tmp_path / "page.md").read_text()
     assert "| Hp.1 accuracy | AT-BSM is best for every B | refuted | 0 of 1 | -0.77 to -0.77 % |" in page
     assert "| ch20 | 1 | 7 | +1.00 | -1.0 |" in page
+    assert "| 15, 10, 7 | 2 | 1 | 1 | +0.75 | +1.50 | -0.50 | +1.00 |" in page
     assert "- pushed changes: us per change 2.5" in page
     assert (tmp_path / "figure-12.svg").stat().st_size > 1000
     assert len(out.read_text().splitlines()) == len(lines) + 1

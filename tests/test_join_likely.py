@@ -126,6 +126,28 @@ def test_what_this_answer_can_do_without_goes_to_the_next_one():
     assert set(chosen.tolist()) == set(stays.tolist())
 
 
+@pytest.mark.parametrize("k", [12, 15, 20])
+def test_a_long_answer_does_not_draw_a_small_budget_from_its_top(k):
+    replica, values, now = learned(last=0.8, keys=30)
+    later = now + 5 * SLIDE
+    first = np.arange(30) < 5  # above all others whatever is read, so only their order is open
+    ids = np.argsort(-(values + first), kind="stable")
+    found = Candidates.of(
+        id=ids,
+        score=(values + first)[ids],
+        k=k,
+        time=np.full(30, later),
+        size=2 * SLIDE,
+        slide=SLIDE,
+        rescore=lambda drawn: drawn["y"] + first[ids][:, None],
+        tie=ids,
+    )
+    chosen = Likely()(found, replica, 7, later)
+    assert set(ids[:5].tolist()) <= set(chosen.tolist())
+    nearer = Likely(hit=200.0)(found, replica, 7, later)  # who wants precision gets the border
+    assert len(set(ids[:5].tolist()) & set(nearer.tolist())) <= 1
+
+
 def test_the_record_tells_what_lasts():
     replica, values, now = learned(last=0.7, keys=50)
     assert replica.lasting(np.arange(50)).mean() == pytest.approx(0.7, abs=0.08)
