@@ -264,9 +264,9 @@ def test_policies():
     assert printed.refilled(seen._replace(updates=9000)) == 100
     assert printed.rested(seen._replace(updates=30_000, least=50)) == (80, 10_000)
     calm = seen._replace(updates=50_000, drawdown=10)
-    assert Adaptive().rested(calm) == (26, 50_000)
-    assert Adaptive().rested(calm._replace(growth=0.15)) == (22, 50_000)  # it swings about a mean
-    assert Adaptive().rested(seen._replace(updates=50_000, drawdown=90)) == (100, 50_000)
+    assert Adaptive().rested(calm) == (23, 50_000)
+    assert Adaptive().rested(calm._replace(growth=0.15)) == (19, 50_000)  # it swings about a mean
+    assert Adaptive().rested(seen._replace(updates=50_000, drawdown=99)) == (100, 50_000)
     assert Adaptive().rested(calm._replace(relevant=0.0)) == (100, 50_000)  # spare rows cost nothing
     assert Adaptive().rested(calm._replace(refill_cost=0.0)) == (10, 50_000)  # refills cost nothing
     assert Adaptive().refilled(seen._replace(kmax=1000)) == 1010  # capped: k + 10 * sqrt(rows)
@@ -285,7 +285,7 @@ def test_policies():
 def test_the_adaptive_kmax_shrinks_to_where_rows_and_refills_are_expected_to_cost_least(growth, refill_cost):
     seen = Seen(100, 1100, 10**6, 900, 900, 10**7, 9, 9, 60, refill_cost, 1e-9, growth, 0.002)
     found = Adaptive().rested(seen)[0] - 100
-    fall = (60 + 2 * math.sqrt(60)) * math.sqrt((100 + found) / 1100)  # of a view of that size
+    fall = (60 + math.sqrt(60)) * math.sqrt((100 + found) / 1100)  # of a view of that size
     power = max(2 * growth**2, 0.15)
 
     def cost(n):
@@ -293,7 +293,7 @@ def test_the_adaptive_kmax_shrinks_to_where_rows_and_refills_are_expected_to_cos
         return n * a_row * 1e-9 + refill_cost / (1e7 * (n / fall) ** (1 / power))
 
     least = min(range(1, 4000), key=cost)
-    assert abs(found - least) <= 2 if least < 0.8 * 1100 - 100 else found == 1000
+    assert abs(found - least) <= 2 if least < 0.9 * 1100 - 100 else found == 1000
 
 
 def test_more_rows_that_leave_than_enter_are_met_with_a_cap_and_a_word(caplog):

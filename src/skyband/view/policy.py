@@ -178,7 +178,7 @@ class Adaptive:
         goal = _interval(seen) / self.share
         if self.watch and seen.updates >= _ENOUGH * seen.k:
             enough = seen.k + math.ceil(_spare(seen))
-            if enough < 0.8 * seen.kmax:
+            if enough < 0.9 * seen.kmax:
                 return enough, seen.updates
         if seen.updates <= self.alpha * goal:
             return seen.kmax, seen.updates
@@ -284,7 +284,7 @@ def _spare(seen: Seen) -> float:
     of k + n rows; and each of the n rows makes updates dearer by the same part. The sum is least where refills cost
     `growth` times as much as the spare rows.
 
-    The fall is a count, and may by chance be less than usual by twice its root. Its growth was seen over the last 16
+    The fall is a count, and may by chance be less than usual by its root. Its growth was seen over the last 16
     times as many updates, and what lies ahead is longer. A walk at random goes on as it did, but one that is pulled to
     a mean, whose fall grows with the root of log(1 + T / t), slows down: after a power of 0.4 comes one of 0.2, after
     0.3 one of 0.12. Twice the square of the power is more than either, and the same for the walk at random.
@@ -294,14 +294,14 @@ def _spare(seen: Seen) -> float:
     >>> seen = Seen(k=100, kmax=1100, rows=1_000_000, size=950, least=900, updates=10**8, good=10**4, bad=10**4,
     ...             drawdown=100, refill_cost=0.1, update_cost=1e-9, relevant=0.0015)
     >>> round(_spare(seen)), round(_spare(seen._replace(growth=0.15))), round(_spare(seen._replace(refill_cost=0.001)))
-    (346, 118, 52)
+    (320, 107, 49)
     """
     dear = _DEAR * seen.relevant
     a_row = max(dear / (1 + dear) / seen.kmax, 1e-12)  # the part of an update's cost
     growth = max(2 * seen.growth**2, LEAST_GROWTH)
     often = (_interval(seen) / (growth * a_row * seen.updates)) ** growth
-    fall = max(seen.drawdown, _LEAST)
-    fall = (fall + 2 * math.sqrt(fall)) / math.sqrt(seen.kmax)
+    seldom = max(seen.drawdown, _LEAST)
+    fall = (seldom + math.sqrt(seldom)) / math.sqrt(seen.kmax)
     spare = float(seen.kmax)
     for _ in range(_STEPS):  # each leaves less than half of what is missing in the logarithm
         spare = (often * fall * math.sqrt(seen.k + spare)) ** (1 / (1 + growth))
