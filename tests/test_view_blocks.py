@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
+from skyband.kernels import lookup
 from skyband.kernels.view import BLOCK
 from skyband.view.core import Core
 
 # far apart, next to each other, and such as differ in high bits alone
 IDS = np.array([0, 1, 2, 3, -1, 7 << 44, 9 << 44, 5 << 60, (1 << 63) - 1, -(1 << 63), *range(100, 130)])
 SCORES = np.array([0.0, -0.0, 1.0, 2.0, 2.0, 3.0, 4.0, 5.0, math.nan, math.nan, math.inf, -math.inf])
+
+
+compiled = njit(error_model="numpy")  # not kept: what is inlined may have changed
 
 
 class Plain:
@@ -94,7 +99,8 @@ def test_blocks_mean_what_single_changes_mean(seed, kmax, stop, follow, busy, cr
     base = 0
     for size in sizes:
         if crowded:
-            core._rows.bits[:] = ~np.uint64(0)  # as if every id had been here: all are looked for
+            core._rows.words[:] = ~np.uint64(0)  # as if every id had been here: all are looked for
+            core._rows.tables[:] = 255
         ids, score = batch(rng, size, busy)
         at = int(rng.integers(0, size)) if rng.random() < 0.2 else 0
         while at < size:
@@ -125,3 +131,35 @@ def test_a_row_that_enters_is_known_to_the_rest_of_its_block(place, size):
     assert core.counts.good == 10 + 1
     assert core.counts.bad == 1 + 1
     assert core.top(9)[0].tolist() == [8, 7, 6, 5, 4]
+
+
+@pytest.mark.skipif(not lookup.ABLE, reason="only plain loops here")
+def test_sixty_four_at_once_are_what_they_are_one_by_one():
+    rng = np.random.default_rng(5)
+    ids = np.concatenate([IDS, rng.integers(-(1 << 63), (1 << 63) - 1, 5000), rng.integers(0, 3000, 5000)])
+    score = np.concatenate([SCORES, rng.integers(0, 9, 9000).astype(float), rng.choice(SCORES, 2000)])
+    tables = np.zeros(lookup.TABLES * lookup.BYTES, np.uint8)
+    note_all(rng.choice(ids, 800), tables)
+    assert 0 < np.unpackbits(tables).mean() < 0.3
+    for row in rng.integers(0, len(ids) - lookup.ROWS, 500):
+        assert at_once(ids, score, row, tables) == one_by_one(ids, score, row, tables)
+
+
+@compiled
+def note_all(ids, tables):
+    for id in ids:
+        lookup.note(id, tables)
+
+
+@compiled
+def at_once(ids, score, row, tables):
+    at = np.uint64(row)
+    found, equal = lookup.noted(ids, at, tables), lookup.equal(ids, at, ids[at + np.uint64(9)])
+    return found, lookup.reached(score, at, 2.0), equal, lookup.lowest(equal)
+
+
+@compiled
+def one_by_one(ids, score, row, tables):
+    at = np.uint64(row)
+    found, equal = lookup.noted_plainly(ids, at, tables), lookup.equal_plainly(ids, at, ids[at + np.uint64(9)])
+    return found, lookup.reached_plainly(score, at, 2.0), equal, lookup.lowest_plainly(equal)

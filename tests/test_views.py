@@ -264,9 +264,11 @@ def test_policies():
     assert printed.refilled(seen._replace(updates=9000)) == 100
     assert printed.rested(seen._replace(updates=30_000, least=50)) == (80, 10_000)
     calm = seen._replace(updates=50_000, drawdown=10)
-    assert Adaptive().rested(calm) == (25, 50_000)  # 25 = 10 + 1.5 * 10 * sqrt(200 K / 50 K) * sqrt(25 / 100)
-    assert Adaptive().rested(calm._replace(growth=0.15)) == (18, 50_000)  # it swings about a mean
-    assert Adaptive().rested(seen._replace(updates=50_000, drawdown=50)) == (100, 50_000)
+    assert Adaptive().rested(calm) == (23, 50_000)
+    assert Adaptive().rested(calm._replace(growth=0.15)) == (19, 50_000)  # it swings about a mean
+    assert Adaptive().rested(seen._replace(updates=50_000, drawdown=99)) == (100, 50_000)
+    assert Adaptive().rested(calm._replace(relevant=0.0)) == (100, 50_000)  # spare rows cost nothing
+    assert Adaptive().rested(calm._replace(refill_cost=0.0)) == (10, 50_000)  # refills cost nothing
     assert Adaptive().refilled(seen._replace(kmax=1000)) == 1010  # capped: k + 10 * sqrt(rows)
     up, down = seen._replace(updates=100_000, good=40_000, bad=30_000), seen._replace(updates=100, good=10, bad=60)
     assert Modelled().refilled(up) < Modelled().refilled(up._replace(good=30_000)) < 1010
@@ -276,6 +278,22 @@ def test_policies():
     rare = seen._replace(kmax=1000, updates=10_000_000, good=100, bad=100)
     assert Modelled().rested(rare) == (13, 10_000_000)  # n (n + 1) / 2p reaches 1.83 * 10 K / 0.05 at n = 3
     assert Modelled().rested(rare._replace(updates=900)) == (1000, 900)
+
+
+@pytest.mark.parametrize("growth", [0.15, 0.3, 0.5])
+@pytest.mark.parametrize("refill_cost", [0.001, 0.1, 10.0])
+def test_the_adaptive_kmax_shrinks_to_where_rows_and_refills_are_expected_to_cost_least(growth, refill_cost):
+    seen = Seen(100, 1100, 10**6, 900, 900, 10**7, 9, 9, 60, refill_cost, 1e-9, growth, 0.002)
+    found = Adaptive().rested(seen)[0] - 100
+    fall = (60 + math.sqrt(60)) * math.sqrt((100 + found) / 1100)  # of a view of that size
+    power = max(2 * growth**2, 0.15)
+
+    def cost(n):
+        a_row = 300 * 0.002 / (1 + 300 * 0.002) / 1100
+        return n * a_row * 1e-9 + refill_cost / (1e7 * (n / fall) ** (1 / power))
+
+    least = min(range(1, 4000), key=cost)
+    assert abs(found - least) <= 2 if least < 0.9 * 1100 - 100 else found == 1000
 
 
 def test_more_rows_that_leave_than_enter_are_met_with_a_cap_and_a_word(caplog):

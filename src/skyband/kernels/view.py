@@ -11,20 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.kernels._jit import bare, inlined, kernel
+from skyband.kernels.lookup import lowest
+from skyband.kernels.sieve import BLOCK, NONE, let_in, same, sift, suspected
 
 # numbers of a view's `marks`
 SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT, LEVEL, PEAK, DRAW, COUNT = range(15)
 NO_VERSION = -(1 << 63)
 _LOWEST_ID = -(1 << 63)
 _DIRTY, _ALIVE = 1, 2
-BLOCK = 64  # changes that are looked at together
-WORDS = 1024  # the least number of words of bits: 8 KB are a quarter of the nearest cache
-PLACES = 2  # at most so many places a word: of the ids outside about one in 200 is then looked for
-_BITS = np.uint64(63)
 _ONE = np.uint64(1)
-_NO_BIT = np.uint64(0)
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # shifted by n, its six highest bits are another number for each n
-_PLACE = np.array(sorted(range(64), key=lambda n: (0x03F79D71B4CB0A89 << n) % (1 << 64) >> 58), np.int64)
 
 
 class Rows(NamedTuple):
@@ -38,7 +33,8 @@ class Rows(NamedTuple):
     slots: np.ndarray  # places by the hash of their id, -1 where free
     state: np.ndarray  # whether a place holds a row, and whether it has changed since the last `rank`
     touched: np.ndarray  # the places that have
-    bits: np.ndarray  # two, in one word, for each id that was let in, and for some that have left
+    words: np.ndarray  # with bits for each id that was let in, and for some that have left
+    tables: np.ndarray  # with more of them, for a first look
 
 
 class Seen(NamedTuple):
@@ -67,55 +63,6 @@ def _find(id, ids, slots, mask):
 
 
 @inlined
-def _bits(id, words):
-    """Which word stands for an id, and which two bits of it."""
-    h = np.uint64(id) * np.uint64(0xD6E8FEB86659FD93)
-    mine = (_ONE << ((h >> np.uint64(32)) & _BITS)) | (_ONE << ((h >> np.uint64(38)) & _BITS))
-    return (h >> np.uint64(44)) & np.uint64(len(words) - 1), mine
-
-
-@inlined
-def _suspects(ids, score, first, count, limit, words):
-    """A bit for each of `count` changes from `first` on that may concern the view; all others do not.
-
-    No branch and no store, so that many rows are looked at in one step.
-    """
-    found = _NO_BIT
-    for j in range(count):
-        at = np.uint64(first + j)  # no sign: no look whether it counts from the end
-        word, mine = _bits(ids[at], words)
-        found |= np.uint64((score[at] >= limit) | (words[word] & mine == mine)) << np.uint64(j)
-    return found
-
-
-@bare
-def _sift(ids, score, first, limit, words):
-    """The next block of changes, from `first` on, with suspects among them: where it begins, and a bit for each."""
-    block = first
-    while block + BLOCK <= len(ids):
-        found = _suspects(ids, score, block, BLOCK, limit, words)  # a number that the compiler knows
-        if found:
-            return block, found
-        block += BLOCK
-    return block, _suspects(ids, score, block, len(ids) - block, limit, words)
-
-
-@bare
-def _same(ids, first, after, count, id):
-    """A bit for each of `count` changes from `first` on, but the first `after` of them, that is of this id."""
-    found = _NO_BIT
-    for j in range(after, count):
-        found |= np.uint64(ids[np.uint64(first + j)] == id) << np.uint64(j)
-    return found
-
-
-@inlined
-def _lowest(mask):
-    """The number of the lowest bit that is set."""
-    return _PLACE[((mask & (~mask + _ONE)) * _DE_BRUIJN) >> np.uint64(58)]
-
-
-@inlined
 def _before(e, f, score, id):
     """Whether place e ranks before place f."""
     return score[e] > score[f] or (score[e] == score[f] and id[e] > id[f])
@@ -124,7 +71,7 @@ def _before(e, f, score, id):
 @kernel
 def rank(rows, marks):
     """Bring `order` up to date: sort what has changed, merge it with what has not. O(k' + changed * log changed)."""
-    row_id, row_score, _, order, _, _, state, touched, _ = rows
+    row_id, row_score, _, order, _, _, state, touched, _, _ = rows
     count = 0
     for i in range(marks[TOUCHED]):
         e = touched[i]
@@ -173,11 +120,11 @@ def rank(rows, marks):
 @kernel
 def _refresh_bits(rows, marks):
     """Forget the bits of ids that have left."""
-    rows.bits[:] = 0
+    rows.words[:] = 0
+    rows.tables[:] = 0
     for e in range(len(rows.id)):
         if rows.state[e] & _ALIVE:
-            word, mine = _bits(rows.id[e], rows.bits)
-            rows.bits[word] |= mine
+            let_in(rows.id[e], rows.words, rows.tables)
     marks[LEFT] = 0
 
 
@@ -259,7 +206,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
     where it is, so what was none of them can become one in one way alone: a change before it let its id in.
     """
     first, stop, most, old, follow, fresh, again, base = shape
-    row_id, row_score, row_row, _, free, slots, state, touched, bits = rows
+    row_id, row_score, row_row, _, free, slots, state, touched, words, tables = rows
     seen_id, seen_version, seen_score, seen_row = seen
     mask = len(slots) - 1
     size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
@@ -267,19 +214,19 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
     neutral, good, bad, stale = 0, 0, 0, 0
     versions = len(seen_id) > 0
     block = edge = first  # changes from `block` to `edge` have been sifted
-    suspects = _NO_BIT
+    suspects = NONE
     after = first
     more = False
     while after < len(ids) and not more:
         i = after
         if not versions:
             if not suspects and edge < len(ids):
-                block, suspects = _sift(ids, score, edge, limit, bits)
+                block, suspects = sift(ids, score, edge, limit, words, tables)
                 edge = min(block + BLOCK, len(ids))
             if not suspects:
                 after = len(ids)
                 break
-            i = block + _lowest(suspects)
+            i = block + lowest(suspects)
             suspects &= suspects - _ONE
         after = i + 1
         id, s = ids[i], score[i]
@@ -292,8 +239,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
             if not fresh and not again:
                 seen_id[told], seen_version[told], seen_score[told], seen_row[told] = id, version[i], s, base + i
         inside = s > limit or (s == limit and id >= limit_id)  # false for NaN
-        word, mine = _bits(id, bits)
-        if not inside and bits[word] & mine != mine:
+        if not inside and not suspected(id, words):
             continue
         at = _find(id, row_id, slots, mask)
         e = np.int64(slots[at])
@@ -307,8 +253,9 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
             e = np.int64(free[spare])
             row_id[e], row_score[e], row_row[e] = id, s, base + i
             slots[at] = e
-            bits[word] |= mine
-            suspects |= _same(ids, block, after - block, edge - block, id)
+            let_in(id, words, tables)
+            if not versions:
+                suspects |= same(ids, block, after - block, id)
             size += 1
             if not state[e] & _DIRTY:
                 touched[changed] = e
@@ -356,7 +303,7 @@ def cut(rows, marks, bound_score, bound_id, most):
     size, changed = marks[SIZE], marks[TOUCHED]
     if size <= most:
         return
-    row_id, row_score, _, _, free, slots, state, touched, _ = rows
+    row_id, row_score, _, _, free, slots, state, touched, _, _ = rows
     place, score, found = np.empty(size, np.int64), np.empty(size), 0
     for e in range(len(row_id)):
         if state[e] & _ALIVE:
@@ -391,7 +338,7 @@ def cut(rows, marks, bound_score, bound_id, most):
 @kernel
 def place(ids, rows, marks):
     """Build all the rest from rows that stand in places 0, 1, 2, ..., best first."""
-    row_id, _, _, order, free, slots, state, _, _ = rows
+    row_id, _, _, order, free, slots, state, _, _, _ = rows
     mask = len(slots) - 1
     slots[:] = -1
     state[:] = 0

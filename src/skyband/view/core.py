@@ -10,11 +10,13 @@ import numpy as np
 from skyband.engines.checked import checked, held, ranked, real, require, whole
 from skyband.engines.columns import fixed
 from skyband.kernels import view as kernel
+from skyband.kernels.sieve import tables_for, words_for
 
 _LOW_ID = -(1 << 63)
 _NONE = np.empty(0, np.int64)
 _ROW = ("id", "score", "row")
 _MOST = 1 << 26  # rows of a view that was saved
+_LINE, _FIELDS = 64, 4  # bytes of a cache line, and numbers of eight bytes for each place
 _HOLDS = {
     "id": whole("rows"),
     "score": real("rows"),
@@ -264,18 +266,27 @@ class Core:
 
 
 def _room(kmax: int) -> kernel.Rows:
-    """Places for so many rows; the hash table has four slots for each, so that a search ends soon."""
+    """Places for so many rows; the hash table has four slots for each, so that a search ends soon.
+
+    What belongs to a place lies together: a stream of changes has driven it from the nearest caches when one concerns
+    it, and half a line is brought back sooner than four.
+    """
     size = kmax + 1
+    words = words_for(size)
+    whole = np.zeros(_FIELDS * size + _LINE // 8, np.int64)
+    first = -whole.ctypes.data % _LINE // 8
+    fields = whole[first : first + _FIELDS * size].reshape(size, _FIELDS)
     return kernel.Rows(
-        np.zeros(size, np.int64),
-        np.zeros(size),
-        np.zeros(size, np.int64),
+        fields[:, 0],
+        fields[:, 1].view(np.float64),
+        fields[:, 2],
         np.zeros(size, np.int32),
         np.zeros(size, np.int32),
         np.full(1 << int(4 * size).bit_length(), -1, np.int32),
-        np.zeros(size, np.uint8),
+        fields.view(np.uint8)[:, 8 * 3],
         np.zeros(size, np.int32),
-        np.zeros(max(kernel.WORDS, 1 << int(size // kernel.PLACES).bit_length()), np.uint64),
+        words,
+        tables_for(words),
     )
 
 

@@ -25,6 +25,8 @@ _LEAST = 3  # so far any view may fall
 _SIGMAS = 3  # good and bad updates that differ by less are taken to be equally likely
 _NOTHING = 1e-3  # the part of its updates' cost at which refills are no matter, however large a view may be
 LEAST_GROWTH = 0.15  # of the drawdown: even what swings about a mean falls a little farther in a longer time
+_DEAR = 300.0  # changes that can be ignored cost as much as one that cannot
+_STEPS = 12  # from any size to where it settles
 _JENSEN = 1.83  # E[1 / Z] * E[Z] of the walk with p = q
 
 
@@ -43,6 +45,7 @@ class Seen(NamedTuple):
     refill_cost: float  # seconds of the last refill
     update_cost: float  # seconds of an update, the mean of late
     growth: float = 0.5  # the drawdown grows with this power of the updates: 1/2 where the size walks at random
+    relevant: float = 0.01  # the part of the updates that concern the view, of late
 
 
 class Policy(Protocol):
@@ -123,11 +126,12 @@ class Adaptive:
     never needed away. Where more rows leave than enter (p > q) no small view serves long: kmax stays below
     k + cap * sqrt(rows).
 
-    With `watch` it need not wait so long: how far the size has fallen in T updates tells how far it may fall until the
-    goal, sqrt(Z0 / T) times as far if it walks at random, and hardly farther if it swings about a mean, which shows
-    after a while. Half as much more is enough. In a smaller view fewer rows come and go, and it falls less far, by the
-    root of that. It then starts with k + sqrt(rows). `Adaptive(share=1, watch=False)` is the paper's own, at
-    which refills cost as much as updates; it starts with rows^0.6.
+    With `watch` it need not wait so long: how far the size has fallen in T updates tells how often it may fall how far,
+    a fall of c times as far about once in c^2 * T updates if it walks at random, and far less often if it swings about
+    a mean, which shows after a while. In a smaller view fewer rows come and go, and it falls less far, by the root of
+    that. What a spare row costs is known too, from the part of the changes that concern the view. So kmax shrinks to
+    where both together are expected to cost least. It then starts with k + sqrt(rows). `Adaptive(share=1, watch=False)`
+    is the paper's own, at which refills cost as much as updates; it starts with rows^0.6.
 
     Examples
     --------
@@ -173,9 +177,8 @@ class Adaptive:
         """Smaller if no refill came for long."""
         goal = _interval(seen) / self.share
         if self.watch and seen.updates >= _ENOUGH * seen.k:
-            fall = 1.5 * max(seen.drawdown, _LEAST) * (goal / seen.updates) ** seen.growth
-            enough = math.ceil(_settled(seen.k, fall / math.sqrt(seen.kmax)))
-            if enough < 0.8 * seen.kmax:
+            enough = seen.k + math.ceil(_spare(seen))
+            if enough < 0.9 * seen.kmax:
                 return enough, seen.updates
         if seen.updates <= self.alpha * goal:
             return seen.kmax, seen.updates
@@ -274,15 +277,35 @@ def _most(seen: Seen, cap: float) -> int:
     return max(seen.k, min(seen.k + math.ceil(cap * math.sqrt(seen.rows)), seen.rows))
 
 
-def _settled(k: int, fall: float) -> float:
-    """The x with x = k + fall * sqrt(x).
+def _spare(seen: Seen) -> float:
+    """How many rows more than k are expected to cost least, n.
+
+    Refills come every T * (n / fall)^(1 / growth) updates, where the fall seen in T updates is taken for that of a view
+    of k + n rows; and each of the n rows makes updates dearer by the same part. The sum is least where refills cost
+    `growth` times as much as the spare rows.
+
+    The fall is a count, and may by chance be less than usual by its root. Its growth was seen over the last 16
+    times as many updates, and what lies ahead is longer. A walk at random goes on as it did, but one that is pulled to
+    a mean, whose fall grows with the root of log(1 + T / t), slows down: after a power of 0.4 comes one of 0.2, after
+    0.3 one of 0.12. Twice the square of the power is more than either, and the same for the walk at random.
 
     Examples
     --------
-    >>> _settled(2, 1.0)
-    4.0
+    >>> seen = Seen(k=100, kmax=1100, rows=1_000_000, size=950, least=900, updates=10**8, good=10**4, bad=10**4,
+    ...             drawdown=100, refill_cost=0.1, update_cost=1e-9, relevant=0.0015)
+    >>> round(_spare(seen)), round(_spare(seen._replace(growth=0.15))), round(_spare(seen._replace(refill_cost=0.001)))
+    (320, 107, 49)
     """
-    return ((fall + math.sqrt(fall * fall + 4 * k)) / 2) ** 2
+    dear = _DEAR * seen.relevant
+    a_row = max(dear / (1 + dear) / seen.kmax, 1e-12)  # the part of an update's cost
+    growth = max(2 * seen.growth**2, LEAST_GROWTH)
+    often = (_interval(seen) / (growth * a_row * seen.updates)) ** growth
+    seldom = max(seen.drawdown, _LEAST)
+    fall = (seldom + math.sqrt(seldom)) / math.sqrt(seen.kmax)
+    spare = float(seen.kmax)
+    for _ in range(_STEPS):  # each leaves less than half of what is missing in the logarithm
+        spare = (often * fall * math.sqrt(seen.k + spare)) ** (1 / (1 + growth))
+    return spare
 
 
 def _interval(seen: Seen) -> float:

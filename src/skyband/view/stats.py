@@ -48,6 +48,7 @@ class Meter:
         self.stats = ViewStats()
         self.k, self.rows = k, 1
         self.update_cost, self.refill_cost = _USUAL, 0.0
+        self.relevant = -1.0  # the part of the changes that concern the view, the mean of late; none yet
         self.least = self.updates = self.good = self.bad = 0
         """The smallest size since the last refill, and how many changes there were."""
         self._falls: list[tuple[int, float]] = []  # the drawdown, noted whenever there were four times as many updates
@@ -66,6 +67,8 @@ class Meter:
         cost = seconds / updates
         self.update_cost = cost if self.update_cost == _USUAL else _OLD * self.update_cost + (1 - _OLD) * cost
         was, counts = self.stats, core.counts
+        relevant = (sum(counts[1:4]) - was.neutral - was.good - was.bad) / updates
+        self.relevant = relevant if self.relevant < 0 else _OLD * self.relevant + (1 - _OLD) * relevant
         was.update_seconds += seconds
         self.updates += updates
         self.good += counts.good - was.good
@@ -119,6 +122,7 @@ class Meter:
             self.refill_cost,
             self.update_cost,
             self._growth(drawdown),
+            max(self.relevant, 0.0),
         )
 
     def warn(self) -> None:
