@@ -25,13 +25,19 @@ member = st.integers(20, 400).flatmap(lambda n: st.tuples(st.integers(1, 40), st
 
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=12)
-@given(members=st.lists(member, min_size=1, max_size=8), seed=st.integers(0, 99), short=st.sampled_from([0, 60, 1024]))
-def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short):
+@given(
+    members=st.lists(member, min_size=1, max_size=8),
+    seed=st.integers(0, 99),
+    short=st.sampled_from([0, 60, 1024]),
+    large=st.sampled_from([0, 1 << 62]),
+)
+def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short, large):
     family = families([sb.TopK(k=k, by="x", window=sb.Counting(n, s)) for k, n, s in members])[0]
     rng = np.random.default_rng(seed)
     score = SHAPES[shape](rng, 1_500)
     alone, minimal = build_shared("mintopk", family), build_shared("mtoplist", family)
-    before, sweep._SHORT = sweep._SHORT, short
+    before = sweep._SHORT, sweep._LARGE
+    sweep._SHORT, sweep._LARGE = short, large
     try:
         shared, at = build_shared("sweep", family), 0
         while at < len(score):
@@ -47,7 +53,19 @@ def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short)
                 assert again.candidates().id.tolist() == minimal.candidates().id.tolist()
                 shared = again if rng.random() < 0.5 else shared
     finally:
-        sweep._SHORT = before
+        sweep._SHORT, sweep._LARGE = before
+
+
+def test_lists_that_do_not_fit_on_a_page_go_on_on_the_next(monkeypatch):
+    monkeypatch.setattr(sweep, "_MOST", 100)  # rows of a page, or a list and what is written over behind it
+    family = families([sb.TopK(k=k, by="x", window=sb.Counting(700, s)) for k, s in ((3, 7), (41, 31), (90, 11))])[0]
+    score, place = np.random.default_rng(0).random(3_000), np.arange(3_000)
+    want = build_shared("mintopk", family).advance(Objects(score, place, place), np.array([3_000]))
+    for large in (0, 1 << 62):
+        monkeypatch.setattr(sweep, "_LARGE", large)
+        got = build_shared("sweep", family).advance(Objects(score, place, place), np.array([3_000]))
+        for name in ("end", "query", "first", "id", "score"):
+            assert getattr(got, name).tolist() == getattr(want, name).tolist()
 
 
 def test_what_waits_unranked_stays_within_bounds():

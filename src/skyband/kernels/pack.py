@@ -13,6 +13,7 @@ from numba import types
 from skyband.kernels._jit import inlined
 
 LANES = 8
+LINE = 64  # bytes of memory that come and go together: eight values
 _config: Any = numba.config  # made as it is loaded: its types do not know what it has
 
 
@@ -26,7 +27,9 @@ def _able() -> bool:
     return not _config.DISABLE_JIT and llvm.llvm_version_info[0] >= 20 and wanted <= set(features.split(","))
 
 
-if _able():
+STREAMS = _able()  # whether `stream` spares the caches
+
+if STREAMS:
     from llvmlite import ir
     from numba.extending import intrinsic as typed
 
@@ -88,6 +91,20 @@ if _able():
         return sig, codegen
 
     @intrinsic
+    def stream(_, column, row, to, at):  # noqa: ARG001  # Numba counts them
+        """Copy eight values to memory, past the caches. What they are written to is a line, so it begins at one."""
+        sig = types.void(column, types.uint64, to, types.uint64)
+
+        def codegen(context, builder, sig, args):
+            where, _ = _place(context, builder, sig.args[0], args[0], args[1])
+            goal, _ = _place(context, builder, sig.args[2], args[2], args[3])
+            put = builder.store(builder.load(where, align=8), goal, align=LINE)
+            put.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+            return context.get_dummy_value()
+
+        return sig, codegen
+
+    @intrinsic
     def bits(_, mask):  # noqa: ARG001  # Numba counts them
         """How many rows a mask names."""
         return types.uint64(types.uint64), lambda _, builder, __, args: builder.ctpop(args[0])
@@ -134,6 +151,12 @@ else:
             value = column[row + np.uint64(i)]
             to[out] = value
             out += (mask >> np.uint64(i)) & np.uint64(1)
+
+    @inlined
+    def stream(column, row, to, at):
+        """Copy eight values."""
+        for i in range(LANES):
+            to[at + np.uint64(i)] = column[row + np.uint64(i)]
 
     @inlined
     def bits(mask):

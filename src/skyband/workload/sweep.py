@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 from skyband.engines.checked import WINDOWS, banded, checked, held, parted, real, require, under
 from skyband.engines.columns import fixed
 from skyband.engines.protocol import Objects, Snapshot
+from skyband.kernels.pack import LINE, STREAMS
 from skyband.kernels.shared import STRIDE, Marks, Page, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
 from skyband.workload.answers import Answers, ordered
@@ -37,6 +39,7 @@ _HOLDS = {
     "view/first": held("i8", 2, "groups"),
     "peak": held("i8", low=0),
 }
+_LARGE = 1 << 20 if STREAMS else 1 << 62  # rows of a page that the caches cannot hold beside all else
 _SHORT = 1024  # rows of a band of which those below all answers need no rank
 
 
@@ -67,7 +70,7 @@ class SharedSweep:
         self._family = family
         self._records = Records(**family.records)
         self.peak = 0
-        self._pages: list[Page] = []
+        self._pages: list[tuple[Page, tuple[np.ndarray, ...]]] = []  # with the memory of each
         self._room = (-1, -1)
         self._work: Any = None
         none = np.empty(0, np.int64)
@@ -116,7 +119,7 @@ class SharedSweep:
         while more:
             page = self._page(lists, room)
             self._bands, self._views, listed, size, most, more = shared(
-                self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY, _SHORT
+                self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY, _SHORT, _LARGE
             )
             self.peak = max(self.peak, most)
             pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
@@ -124,14 +127,12 @@ class SharedSweep:
 
     def _page(self, lists: int, room: int) -> Page:
         """Room for answers. New memory is dear: a page that nobody looks at any more serves again."""
-        for old in self._pages:
-            if len(old.id) >= room and old.lists.shape[1] >= lists and max(map(_references, old)) <= _OURS:
+        for old, memory in self._pages:
+            if len(old.id) >= room and old.lists.shape[1] >= lists and max(map(_references, memory)) <= _OURS:
                 return old
-        page = Page(
-            np.empty((4, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64), np.empty(room)
-        )
-        self._pages = [*self._pages[-1:], page]  # one to be looked at, one to write on
-        return page
+        new = _blank(lists, room)
+        self._pages = [*self._pages[-1:], new]  # one to be looked at, one to write on
+        return new[0]
 
     def _scratch(self, rows: Rows) -> Any:
         """Room to work in, which serves again."""
@@ -288,12 +289,28 @@ def _less(old: Records, new: Records, moved: np.ndarray) -> bool:
     return bool((new.k[moved[stays]] < old.k[stays]).any() or (new.high[moved[stays]] < old.high[stays]).any())
 
 
-def _references(array: np.ndarray) -> int:
-    """How many refer to an array: its page, whoever asks, and views of it."""
-    return sys.getrefcount(array)
+def _blank(lists: int, room: int) -> tuple[Page, tuple[np.ndarray, ...]]:
+    """A new page, and the memory that it is in."""
+    new = [_lined(np.int64, 4, lists), _lined(np.int64, lists + 1), _lined(np.int64, room), _lined(np.float64, room)]
+    page = Page(*(view for view, _ in new))
+    page.first[0] = 0
+    return page, tuple(memory for _, memory in new)
 
 
-_OURS = max(map(_references, (np.empty(0),)))  # its page alone
+def _lined(kind: type, *shape: int) -> tuple[np.ndarray, np.ndarray]:
+    """An array that begins where a line of memory does, and the memory that it is in. Nothing is filled in."""
+    memory = np.empty(math.prod(shape) * 8 + LINE, np.uint8)
+    begin = -memory.ctypes.data % LINE
+    return memory[begin : begin + math.prod(shape) * 8].view(kind).reshape(shape), memory
+
+
+def _references(memory: np.ndarray) -> int:
+    """How many refer to the memory of a page: the array of the page, who keeps it, whoever asks, and views of it."""
+    return sys.getrefcount(memory)
+
+
+_UNSEEN = _blank(1, 1)
+_OURS = max(map(_references, _UNSEEN[1]))  # of a page that nobody looks at
 
 
 def _bound(pages: list[Page], groups: int) -> Answers:

@@ -16,6 +16,7 @@ from skyband.kernels.shared.room import (
     DIES,
     DONE,
     DUE,
+    EVEN,
     EXACT,
     FOLD,
     FULL,
@@ -34,6 +35,7 @@ from skyband.kernels.shared.room import (
     SIGHT,
     SIZE,
     SPEAKS,
+    STAGED,
     STRIDE,
     THIN,
     WARM,
@@ -43,14 +45,14 @@ from skyband.kernels.shared.room import (
     YOUNG,
     seen,
 )  # fmt: skip
-from skyband.kernels.shared.shelf import walked, walked_to
+from skyband.kernels.shared.shelf import moved, sent, walked, walked_to
 from skyband.kernels.views import AFTER, noted, rematched
 
 _FOLDS = 64  # ranked fresh rows that are worth a merge
 
 
 @bare
-def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit):
+def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, stage, now, gate, limit):
     """Take rows and close windows until all is done, the page is full, or something is due.
 
     `shelves` are ranked, `low` is in the order of arrival, and so are the rows since `RAW`, which nobody has touched
@@ -64,7 +66,8 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
     view_at, view_end, view_k, _, _, _, _, _ = sight
     ending, ends, starting, starts = matches
     leaves = len(ending) >> 1
-    lists, first, out_id, out_score = page
+    lists, first, page_id, page_score = page
+    stage_score, stage_id = stage
     shown, since = marks.shown, marks.since
     at, size, young, warm, peak, dead = now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD]
     listed, written, done, last, dies, views = now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[SIGHT]
@@ -72,6 +75,13 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
     raw, lit, begins_at, stop = now[RAW], now[LIT], row_first[0, g], row_first[1, g]
     # hot rows of those up to `sought`: `next_found` of `all_found` come next
     sought, next_found, all_found = at, 0, 0
+    # times without gaps need not be looked up: the memory they are in is far
+    even, zero = now[EVEN] > 0, row_time[stop - 1] - (stop - 1) if stop > begins_at else 0
+    # answers are put together at `put` of these: on the page, or near by, where row 0 is row `base` of it
+    staged, base = now[STAGED] > 0, written & ~(LANES - 1)
+    out_score, out_id = (stage_score, stage_id) if staged else (page_score, page_id)
+    if staged:
+        moved(page_score, page_id, base, written - base, stage_score, stage_id, 0)
     now[DUE] = NOTHING
     upcoming, latest = starts[1], now[SEEN]
     while True:
@@ -79,10 +89,10 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
         closing = end <= upto
         # the rows before it come in
         cut = stop
-        if closing and at < stop and row_time[stop - 1] >= end:
-            cut = reached(row_time, end, at, stop)
+        if closing and at < stop and timed(row_time, stop - 1, even, zero) >= end:
+            cut = max(at, end - zero) if even else reached(row_time, end, at, stop)
         while at < cut:
-            t = row_time[at]
+            t = timed(row_time, at, even, zero)
             if t >= upcoming:  # windows have begun
                 if views + len(ks) >= len(view_at):
                     now[DUE] = WIDER
@@ -104,8 +114,8 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             n = min(cut - at, limit - (size + young - dead + warm + at - raw - lit))
             if n <= 0:
                 break
-            if row_time[at + n - 1] >= upcoming:
-                n = reached(row_time, upcoming, at, at + n) - at
+            if timed(row_time, at + n - 1, even, zero) >= upcoming:
+                n = upcoming - zero - at if even else reached(row_time, upcoming, at, at + n) - at
             goal = at + n
             while True:  # those that reach the gate are ranked
                 if next_found == all_found:
@@ -133,7 +143,7 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
         total = size + young - dead + warm + at - raw - lit
         peak = max(peak, total)
         if at > begins_at:
-            latest = row_time[at - 1]
+            latest = timed(row_time, at - 1, even, zero)
         if now[DUE] == FOLD:
             now[NOW] = min(end, upto + 1)
             if at < calm or calm <= 0:  # so many so soon: better to rank none until an answer asks for it
@@ -162,28 +172,29 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             told &= untils[q] == 0 or max(start, 0) < since[untils[q], g]
         got = 0
         if told and total > 0:
-            if listed == lists.shape[1] or written + min(k, total) + STRIDE > len(out_id):
+            if listed == lists.shape[1] or written + min(k, total) + STRIDE > len(page_id):
                 now[FULL], now[NOW], done, last = 1, end, end, q
                 break
             shelf = 0
             while shelf + 1 < SHELVES and oldest[shelf + 1] <= start:
                 shelf += 1
+            put = written - base if staged else written
             begins, stops = (shelf_first[shelf], shelf_first[shelf + 1]) if size > 0 else (0, 0)
             while True:
                 got, i, j = 0, begins, 0
                 while got < k and j < warm:
                     if hot_time[j] >= start:
                         got, i = walked_to(
-                            shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, written,
+                            shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, put,
                             hot_score[j],
                         )  # fmt: skip
                         if got < k:
-                            out_score[written + got], out_id[written + got] = hot_score[j], hot_id[j]
+                            out_score[put + got], out_id[put + got] = hot_score[j], hot_id[j]
                             got += 1
                     j += 1
                 if got < k:
-                    got = walked(shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, written)
-                floor = out_score[written + k - 1] if got == k else -np.inf
+                    got = walked(shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, put)
+                floor = out_score[put + k - 1] if got == k else -np.inf
                 if floor >= bar:
                     break
                 # rank the fresh rows that reach the answer; where they are many, merge them
@@ -227,17 +238,21 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             listed += 1
             written += got
             first[listed] = written
+            if staged and got > 0:
+                base += sent(stage_score, stage_id, written - base, page_score, page_id, base)
             speaks += (got > 0) - np.int64(shown[number, g])
             shown[number, g] = got > 0
         done, last = end, q + 1
         after = end + slides[q]
         if total == 0:  # on to where a row is
-            goal = row_time[at] if at < stop else upto
-            base = origins[q] + lengths[q]
+            goal = timed(row_time, at, even, zero) if at < stop else upto
+            whole = origins[q] + lengths[q]
             if shown[number, g] and start < least[q]:  # it has yet to say so, in its first window that is told
-                goal = min(goal, base - (origins[q] - least[q]) // slides[q] * slides[q] - 1)
-            after = max(after, base + ((goal - base) // slides[q] + 1) * slides[q])
+                goal = min(goal, whole - (origins[q] - least[q]) // slides[q] * slides[q] - 1)
+            after = max(after, whole + ((goal - whole) // slides[q] + 1) * slides[q])
         rematched(ending, ends, leaves, q, after)
+    if staged:
+        moved(stage_score, stage_id, 0, written - base, page_score, page_id, base)
     now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD] = at, size, young, warm, peak, dead
     now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[SIGHT] = listed, written, done, last, dies, views
     now[SPEAKS], now[SEEN], gate[0], gate[1] = speaks, latest, bar, lowest
@@ -245,12 +260,15 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
 
 
 @inlined
+def timed(time, row, even, zero):
+    """The time of a row."""
+    return zero + row if even else time[row]
+
+
+@inlined
 def reached(time, goal, low, high):
     """The first place from `low` on that is not before `goal`: near, as a rule. O(log distance)."""
     step, below = 8, low
-    guess = low + goal - time[low]  # row numbers have no gaps
-    if low < guess < high and time[guess - 1] < goal <= time[guess]:
-        return guess
     while below + step < high and time[below + step] < goal:
         below += step
         step += step

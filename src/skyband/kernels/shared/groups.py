@@ -4,6 +4,7 @@ import numpy as np
 
 from skyband.kernels._jit import bare, kernel
 from skyband.kernels.band import FEW
+from skyband.kernels.pack import LANES
 from skyband.kernels.shared.close import closed, warmed
 from skyband.kernels.shared.merge import folded, inserted, merged
 from skyband.kernels.shared.room import (
@@ -17,6 +18,7 @@ from skyband.kernels.shared.room import (
     DIES,
     DONE,
     DUE,
+    EVEN,
     EXACT,
     FOLD,
     FULL,
@@ -36,7 +38,9 @@ from skyband.kernels.shared.room import (
     SIGHT,
     SIZE,
     SPEAKS,
+    STAGED,
     STATE,
+    STRIDE,
     THIN,
     TIRED,
     WARM,
@@ -56,18 +60,19 @@ from skyband.kernels.shared.shelf import shelved
 from skyband.kernels.shared.thin import bordered, parted, reaching, sorted_in, thinned
 from skyband.kernels.views import AFTER, NEVER, Views, fewer, longer, matched, reviewed
 
+_STAGE = 4096  # rows of an answer that are put together near by before they are written
 _REST = 16  # merges after one that could not be done without, before it is tried again
 
 
 @kernel
-def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short):
+def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short, large):
     """Close the windows that end by `upto[g]`, for each group g, as long as the page has room.
 
     Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
     there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
     that the same call with a new page goes on. `scratch` is made by `roomed`. `lazy` is the part of a band that may
-    gather before rows are let go; bands of less than `short` rows, or with few views, are ranked as
-    a whole then.
+    gather before rows are let go; bands of less than `short` rows are ranked as a whole then. A page
+    of `large` rows or more is written past the caches: it begins where a line of memory does.
     """
     groups, queries = len(upto), len(records.k)
     band, spare, low_rows, kept, room, shelves = scratch
@@ -87,6 +92,10 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
     at, end, k = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     seen, all_views = np.empty((2, groups), np.int64), 0
     now, gate = np.zeros(STATE, np.int64), np.empty(2)
+    most = min(records.k.max(), len(page.id))
+    now[STAGED] = len(page.id) >= large and most <= _STAGE
+    room_staged = most + LANES + STRIDE if now[STAGED] else 0
+    stage = (np.empty(room_staged, np.float64), np.empty(room_staged, np.int64))
     for g in range(groups):
         low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
         first[0, g], seen[0, g] = total, all_views
@@ -110,9 +119,10 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
             gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
             now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
             now[SIEVED] = min(sure, now[KEPT])
+            now[EVEN] = gapless(rows.time, rows.first[0, g], rows.first[1, g])
             band, spare, sight = advanced(
                 band, spare, low_rows, room, hot, found, shelves, matches, sight, rows, g, upto[g], records, marks,
-                page, now, gate, lazy, short,
+                page, stage, now, gate, lazy, short,
             )  # fmt: skip
             peak = max(peak, total + now[MOST] + len(bands.id) - high)
             copied(band, 0, now[SIZE], kept, total)
@@ -151,8 +161,8 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short)
 
 @kernel
 def advanced(
-    band, spare, low, room, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, lazy,
-    short
+    band, spare, low, room, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, stage, now, gate,
+    lazy, short
 ):  # fmt: skip
     """One group: close its windows, and rank rows or let go of them whenever the loop that does so asks for it."""
     ending, ends, starting, starts = matches
@@ -187,8 +197,8 @@ def advanced(
         due = now[DUE]
         if due != WIDER:
             now[YOUNG], now[BINNED] = gathered(rows, low, room, sight, now, gate)
-            if due == THIN and (now[SIZE] + now[YOUNG] < short or now[SIGHT] < short // 3 or now[TIRED] > 0):
-                due, now[TIRED] = MERGE, max(now[TIRED] - 1, 0)  # where views are few, most rows go at once
+            if due == THIN and (now[SIZE] + now[YOUNG] < short or now[TIRED] > 0):
+                due, now[TIRED] = MERGE, max(now[TIRED] - 1, 0)
             raised = now[NOW] >= now[LATELY] + rarest and due in (FOLD, THIN)
             if raised:  # by now every query has answered
                 gate[0], gate[1], now[LATELY] = max(gate[0], lowered(band[0], now[SIZE], gate[1])), np.inf, now[NOW]
@@ -226,16 +236,24 @@ def advanced(
             sight = wider
             now[COUNTED] = -1
         now[CALM] = now[AT] + max(FEW, int(lazy * now[SIZE])) // 2  # so far on, another merge has paid
-        loose = lazy if now[SIGHT] >= short // 3 else 1.15 * lazy  # a merge is dear, and few views keep few rows
-        limit = now[KEPT] + max(FEW, int(loose * now[KEPT]))
+        limit = now[KEPT] + max(FEW, int(lazy * now[KEPT]))
         if changed:
             shelved(
                 band[0], band[2], band[1], now[SIZE], shelves.score, shelves.id, shelves.time, shelves.oldest,
                 shelves.first, now[NOW], shortest, longest,
             )  # fmt: skip
             changed = False
-        closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit)
+        closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, stage, now, gate, limit)
         more = now[DUE] != NOTHING
+
+
+@bare
+def gapless(time, low, high):
+    """Whether each time from `low` to `high` is one more than that before it, as row numbers are."""
+    odd = 0
+    for i in range(low + 1, high):
+        odd += int(time[i] - time[i - 1] != 1)
+    return odd == 0
 
 
 @bare
@@ -296,7 +314,6 @@ def lessened(band, spare, low, room, sight, now, gate):
     """Let go of rows without ranking those below the gate. A merge is due if hardly any goes."""
     kind, edges, tally = room.kind, room.edges, room.tally
     at, end, k, seen, place, step_end, step_k, fewest = sight
-    before = now[SIZE] + now[YOUNG] + now[WARM]
     for v in range(now[COUNTED], now[SIGHT]):
         seen[v] = 0
     now[COUNTED] = now[SIGHT]
@@ -321,7 +338,7 @@ def lessened(band, spare, low, room, sight, now, gate):
         fewest[0] = now[SIGHT] + now[SIGHT] // 4 + FEW
         now[COUNTED] = -1
     now[KEPT] = now[SIZE] + now[YOUNG] + now[WARM]
-    if 20 * now[KEPT] > 17 * before or 4 * now[KEPT] > 5 * now[EXACT] + FEW:
+    if 5 * now[KEPT] > 7 * now[EXACT] + FEW:
         now[DUE] = MERGE
 
 

@@ -11,7 +11,7 @@ from skyband.kernels.views import AFTER, STEPS
 
 # Where the group at hand stands.
 AT, SIZE, YOUNG, WARM, MOST, LISTED, WRITTEN, FULL, DONE, LAST, DIES, SIGHT, NOW, DUE, SPEAKS, SEEN = range(16)
-DEAD, KEPT, EXACT, BINNED, CALM, LATELY, RAW, LIT, COUNTED, SIEVED, TIRED, STATE = range(16, 28)
+DEAD, KEPT, EXACT, BINNED, CALM, LATELY, RAW, LIT, COUNTED, SIEVED, TIRED, STAGED, EVEN, STATE = range(16, 30)
 NOTHING, MERGE, FOLD, THIN, WIDER, ANEW = range(6)  # what is due
 WARMEST = 256  # fresh rows that are kept ranked, at most
 STRIDE = 16  # rows of the band looked at between two looks at how many were found

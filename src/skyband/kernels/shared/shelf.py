@@ -3,7 +3,7 @@
 import numpy as np
 
 from skyband.kernels._jit import bare
-from skyband.kernels.pack import LANES, bits, exceed, pack, reach
+from skyband.kernels.pack import LANES, bits, exceed, pack, reach, stream
 from skyband.kernels.shared.room import SHELVES, STRIDE
 
 _SHORT = 256  # ranked rows of which one shelf will do
@@ -80,18 +80,28 @@ def walked(score, id, time, low, high, start, k, got, to_score, to_id, at):
 
 @bare
 def walked_to(score, id, time, low, high, start, k, got, to_score, to_id, at, bound):
-    """As `walked`, but no further than rows above `bound`; also where it came to."""
+    """As `walked`, but no further than rows above `bound`; also where it came to.
+
+    The rows are ranked: where the last of some is above the bound, all of them are. A guess of that is nearly always
+    right, so that the next rows need not wait until these are counted.
+    """
     row, stop, want = np.uint64(low), np.uint64(high), np.uint64(k)
     out, begin = np.uint64(got), np.uint64(at)
-    every = np.uint64((1 << LANES) - 1)
+    while row + np.uint64(STRIDE) <= stop and out < want and score[row + np.uint64(STRIDE - 1)] > bound:
+        for _ in range(STRIDE // LANES):
+            mask = reach(time, row, start)
+            pack(mask, score, row, to_score, begin + out)
+            pack(mask, id, row, to_id, begin + out)
+            out += bits(mask)
+            row += np.uint64(LANES)
     while row + np.uint64(LANES) <= stop and out < want:
-        above = exceed(score, row, bound)  # the first ones, since the rows are ranked
+        above = exceed(score, row, bound)
         mask = reach(time, row, start) & above
         pack(mask, score, row, to_score, begin + out)
         pack(mask, id, row, to_id, begin + out)
         out += bits(mask)
         row += bits(above)
-        if above != every:
+        if above != np.uint64((1 << LANES) - 1):
             return min(np.int64(out), k), np.int64(row)
     while row < stop and out < want and score[row] > bound:
         to_score[begin + out] = score[row]
@@ -99,3 +109,30 @@ def walked_to(score, id, time, low, high, start, k, got, to_score, to_id, at, bo
         out += np.uint64(time[row] >= start)
         row += np.uint64(1)
     return min(np.int64(out), k), np.int64(row)
+
+
+@bare
+def sent(stage_score, stage_id, size, to_score, to_id, at):
+    """Write answers that were put together elsewhere to where they go, past the caches, as far as they fill lines.
+
+    `at` is where a line begins. What does not fill one moves to the front. Returns how many rows were written.
+    """
+    whole = np.uint64(size) & ~np.uint64(LANES - 1)
+    row, line = np.uint64(0), np.uint64(at)
+    while row < whole:
+        stream(stage_score, row, to_score, line + row)
+        row += np.uint64(LANES)
+    row = np.uint64(0)
+    while row < whole:  # one column after the other: their lines would wait for each other
+        stream(stage_id, row, to_id, line + row)
+        row += np.uint64(LANES)
+    rest = np.int64(whole)
+    moved(stage_score, stage_id, rest, size - rest, stage_score, stage_id, 0)
+    return rest
+
+
+@bare
+def moved(score, id, low, size, to_score, to_id, at):
+    """Copy `size` rows of answers from `low` on to `at`."""
+    for i in range(size):
+        to_score[at + i], to_id[at + i] = score[low + i], id[low + i]

@@ -83,20 +83,30 @@ def sorted_in(score, low, high, edges, kind):
         kind[np.uint64(i)] = part + bits(within(edges, part, s))
 
 
+@inlined
+def lifted(tally, floor, better, need):
+    """Raise the least kind that stays as long as there are enough rows of a better one; how many there are then."""
+    while floor < KINDS and better >= need:
+        floor += 1
+        better -= tally[floor]
+    return floor, better
+
+
 @bare
 def thinned(score, time, id, pane, size, kind, views, end, k, now, count, needs, tally):
     """Let go of unranked rows that no view can want; how many stay.
 
     All ranked rows (`count` by pane) are better than they, so a view needs only what these leave of its k. From the
-    newest back: later rows of a better kind outdo a row in each view that sees it, so it goes once they are as
-    many as any of these needs. Keeps more than is needed: of rows of one kind, and of the CHUNK beside it, it
-    does not know the better. Views that end before `now` need nothing. O(rows + views).
+    newest back: later rows of a better kind, and those of its own pane, outdo a row in each view that sees it, so it
+    goes once they are as many as any of these needs. Keeps more than is needed: of rows of one kind, and where panes
+    are short of the CHUNK beside it, it does not know the better. Views that end before `now` need nothing.
+    O(rows + views).
     """
     most = above = 0
     for v in range(views):
         above += count[v]
     for v in range(views):
-        k[v] = k[v] if end[v] >= now else 0
+        k[v] &= -np.int64(end[v] >= now)  # a test would be a branch
         most = max(most, k[v] - above)
         needs[v] = most
         above -= count[v]
@@ -110,13 +120,18 @@ def thinned(score, time, id, pane, size, kind, views, end, k, now, count, needs,
         if need <= 0:  # nor does any view before it
             begin = last
             break
-        while floor < KINDS and better >= need:
-            floor += 1
-            better -= tally[floor]
+        whole = pane[low] == pane[last - 1]
+        if whole:  # a view sees all rows of a pane or none: those before a row in it count too
+            while low > 0 and pane[low - 1] == pane[last - 1]:
+                low -= 1
+        else:
+            floor, better = lifted(tally, floor, better, need)
         for i in range(low, last):
             mine = int(kind[np.uint64(i)])
             tally[np.uint64(mine)] += 1
             better += int(mine > floor)
+        if whole:
+            floor, better = lifted(tally, floor, better, need)
         least = np.int32(floor)
         for i in range(low, last):  # no branch: nobody can tell which rows stay
             row = np.uint64(i)
