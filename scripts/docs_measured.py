@@ -112,6 +112,7 @@ def tables() -> dict[str, str]:
         "peers-growth": growth_table(),
         "load": load_table(),
         "soak": soak_table(),
+        "torture": torture_table(),
         "peers": peers_table(),
         "view-kmax": kmax_table(),
         "view-policies": policies_table(),
@@ -328,6 +329,16 @@ def soak_table() -> str:
     ]
     title = f"{head['rate']:,} rows a second for {head['minutes']:.0f} minutes"
     return markdown((title, "first third", "last third"), rows)
+
+
+def torture_table() -> str:
+    """How often each fault struck in the run that was kept."""
+    text = (ROOT / "benchmarks" / "results" / "torture.jsonl").read_text(encoding="utf-8")
+    run = json.loads(text.splitlines()[-1])
+    title = f"{run['faults']} faults of seed {run['seed']}, {run['driver_kills']} of them kills of a driver"
+    rows = sorted(run["each"].items(), key=lambda one: (-one[1], one[0]))
+    told = "nothing lost, nothing twice, nothing different" if not run["wrong"] else f"{run['wrong']} rounds went wrong"
+    return markdown((title, "times"), [*((name, str(times)) for name, times in rows), ("**after all of them**", told)])
 
 
 def filled(page: str) -> str:
