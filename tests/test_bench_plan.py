@@ -39,18 +39,8 @@ def test_the_chosen_engine_is_the_one_with_the_least_regret(kept):
         assert choose(query).engine == min(engines, key=engines.get)
 
 
-# Where scores only rise or only fall, and by no query could one know it.
-FARTHER = {
-    Setting(1_000, 10_000, 10, "increasing"),
-    Setting(100, 10_000, 1_000, "decreasing"),
-    Setting(1, 40_000, 0, "decreasing"),
-}
-
-
-def test_the_chosen_engine_is_hardly_ever_far_from_the_best(kept):
-    far = {row.setting: row.behind for row in judged(kept) if row.behind > ENOUGH}
-    assert set(far) <= FARTHER, far
-    assert max(far.values(), default=1) < 2
+def test_the_chosen_engine_is_never_far_from_the_best(kept):
+    assert {row.setting: row.behind for row in judged(kept) if row.behind > ENOUGH} == {}
 
 
 def test_a_setting_asks_what_it_says():
