@@ -8,6 +8,7 @@ panes: the same over TUMBLE of one slide first, and its winners through HOP.
 """
 
 import csv
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def answers(task: Task, folder: Path) -> Columns:
         source, at = "winners", "wt"
     hop = f"HOP(TABLE {source}, DESCRIPTOR({at}), {seconds(task.slide)}, {seconds(task.win)})"
     out = folder / f"flink-{task.way}"
+    shutil.rmtree(out, ignore_errors=True)  # what another task has left
     tables.execute_sql(
         "CREATE TABLE told (e TIMESTAMP(3), symbol STRING, r BIGINT, id BIGINT) WITH "
         f"('connector' = 'filesystem', 'path' = 'file://{out}', 'format' = 'csv')"
