@@ -13,8 +13,9 @@ from skyband.engines.checked import banded, checked, held, real, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.sweep import ordered
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
-from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Page, Shape
+from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Shape
 from skyband.kernels.order import by_group
+from skyband.kernels.pages import Page
 from skyband.kernels.sweep import NEVER, Rows
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from skyband.engines.checked import WINDOWS, banded, checked, held, objects, req
 from skyband.engines.columns import fixed
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.kernels.order import by_group
-from skyband.kernels.sweep import NEVER, Marks, Page, Rows, Shape, settled, sweep
+from skyband.kernels.pages import Sheet
+from skyband.kernels.sweep import NEVER, Marks, Rows, Shape, settled, sweep
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Sweep:
         clock = Clock.of(query.window)
         self._shape = Shape(query.k, clock.size, clock.slide, clock.origin)
         self.peak = 0
-        self._last_page: Page | None = None
+        self._last_page: Sheet | None = None
         self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         if resume is None:
             none = np.empty(0, np.int64)
@@ -87,16 +88,16 @@ class Sweep:
         goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
         rows = self._by_group(arrivals, groups)
         lists, room = self._rooms(rows, goal)
-        pages: list[Page] = []
+        pages: list[Sheet] = []
         more = True
         while more:
             page = self._page(lists, room, fresh=groups == 1 or len(pages) > 0)
             self._bands, listed, size, most, more = sweep(self._bands, self._marks, rows, goal, self._shape, page)
             self.peak = max(self.peak, most)
-            pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
+            pages.append(Sheet(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
         return _bound(pages, groups)
 
-    def _page(self, lists: int, room: int, *, fresh: bool) -> Page:
+    def _page(self, lists: int, room: int, *, fresh: bool) -> Sheet:
         """Room for answers. NumPy's own memory comes in large pages, which halves the cost of long answers.
 
         New memory is dear. Answers of several groups are put in order, and so copied: their page serves again.
@@ -106,7 +107,7 @@ class Sweep:
             old.first[0] = 0
             return old
         columns = np.empty((3, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64)
-        page = Page(*columns, np.empty(room))
+        page = Sheet(*columns, np.empty(room))
         if not fresh:
             self._last_page = page
         return page
@@ -179,7 +180,7 @@ def sweep_for(query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> En
     return Sweep(query, resume)
 
 
-def _bound(pages: list[Page], groups: int) -> Answers:
+def _bound(pages: list[Sheet], groups: int) -> Answers:
     """All pages as one, ordered by end, group and step."""
     if len(pages) == 1:
         lists, first, ids, score = pages[0]

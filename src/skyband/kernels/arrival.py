@@ -63,17 +63,6 @@ class Shape(NamedTuple):
     most: int  # rows a list can have
 
 
-class Page(NamedTuple):
-    """Room for what is told."""
-
-    step: np.ndarray
-    end: np.ndarray
-    first: np.ndarray
-    id: np.ndarray
-    score: np.ndarray
-    rank: np.ndarray
-
-
 @bare
 def advance(rows, upto, shape, band, screen, page, state):
     """Take the rows from `state[ROW]` on; why it stopped: all done, the page is full, or a list lacks room."""

@@ -47,17 +47,6 @@ class Shape(NamedTuple):
     most: int  # rows a list can have
 
 
-class Page(NamedTuple):
-    """Room for what is told: for each list its step and end, where it begins, and its rows."""
-
-    step: np.ndarray  # int64
-    end: np.ndarray  # int64; for counting windows the same as `step`
-    first: np.ndarray  # int64, one longer
-    id: np.ndarray
-    score: np.ndarray
-    rank: np.ndarray
-
-
 @inlined
 def most_of(base):
     """So many rows may be kept before the next merge, if the last one left `base`."""

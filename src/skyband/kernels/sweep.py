@@ -57,15 +57,6 @@ class Marks(NamedTuple):
     ranked: np.ndarray  # int64: so many rows of its band are ranked; those behind came since the last merge
 
 
-class Page(NamedTuple):
-    """Room for answers: for each list its step, end and group, where it begins, and its rows."""
-
-    lists: np.ndarray  # int64, 3 rows
-    first: np.ndarray  # int64, one longer
-    id: np.ndarray
-    score: np.ndarray
-
-
 @kernel
 def sweep(bands, marks, rows, upto, shape, page):
     """Close the windows that end by `upto[g]`, for each group g, as long as the page has room.

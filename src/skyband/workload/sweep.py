@@ -13,7 +13,8 @@ from skyband.engines.checked import WINDOWS, banded, checked, held, parted, real
 from skyband.engines.columns import fixed
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.kernels.pack import LINE, STREAMS
-from skyband.kernels.shared import STRIDE, Marks, Page, Rows, looked, roomed, settled, shared
+from skyband.kernels.pages import Sheet
+from skyband.kernels.shared import STRIDE, Marks, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
 from skyband.workload.answers import Answers, ordered
 
@@ -70,7 +71,7 @@ class SharedSweep:
         self._family = family
         self._records = Records(**family.records)
         self.peak = 0
-        self._pages: list[tuple[Page, tuple[np.ndarray, ...]]] = []  # with the memory of each
+        self._pages: list[tuple[Sheet, tuple[np.ndarray, ...]]] = []  # with the memory of each
         self._room = (-1, -1)
         self._work: Any = None
         none = np.empty(0, np.int64)
@@ -122,10 +123,10 @@ class SharedSweep:
                 self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY, _SHORT, _LARGE
             )
             self.peak = max(self.peak, most)
-            pages.append(Page(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
+            pages.append(Sheet(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
         return _bound(pages, groups)
 
-    def _page(self, lists: int, room: int) -> Page:
+    def _page(self, lists: int, room: int) -> Sheet:
         """Room for answers. New memory is dear: a page that nobody looks at any more serves again."""
         for old, memory in self._pages:
             if len(old.id) >= room and old.lists.shape[1] >= lists and max(map(_references, memory)) <= _OURS:
@@ -289,10 +290,10 @@ def _less(old: Records, new: Records, moved: np.ndarray) -> bool:
     return bool((new.k[moved[stays]] < old.k[stays]).any() or (new.high[moved[stays]] < old.high[stays]).any())
 
 
-def _blank(lists: int, room: int) -> tuple[Page, tuple[np.ndarray, ...]]:
+def _blank(lists: int, room: int) -> tuple[Sheet, tuple[np.ndarray, ...]]:
     """A new page, and the memory that it is in."""
     new = [_lined(np.int64, 4, lists), _lined(np.int64, lists + 1), _lined(np.int64, room), _lined(np.float64, room)]
-    page = Page(*(view for view, _ in new))
+    page = Sheet(*(view for view, _ in new))
     page.first[0] = 0
     return page, tuple(memory for _, memory in new)
 
@@ -313,7 +314,7 @@ _UNSEEN = _blank(1, 1)
 _OURS = max(map(_references, _UNSEEN[1]))  # of a page that nobody looks at
 
 
-def _bound(pages: list[Page], groups: int) -> Answers:
+def _bound(pages: list[Sheet], groups: int) -> Answers:
     """All pages as one, ordered by end, query and group."""
     lists, first, ids, score = pages[0]
     if len(pages) > 1:

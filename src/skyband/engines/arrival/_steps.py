@@ -22,10 +22,10 @@ from skyband.kernels.arrival import (
     SEEN,
     STATE,
     TAIL,
-    Page,
     Rows,
     Shape,
 )
+from skyband.kernels.pages import Page
 from skyband.kernels.ranked import (
     ADDITIONAL,
     BAR,

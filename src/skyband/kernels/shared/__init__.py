@@ -5,6 +5,6 @@
 """
 
 from skyband.kernels.shared.groups import looked, settled, shared
-from skyband.kernels.shared.room import STRIDE, Marks, Page, Rows, roomed
+from skyband.kernels.shared.room import STRIDE, Marks, Rows, roomed
 
-__all__ = ["STRIDE", "Marks", "Page", "Rows", "looked", "roomed", "settled", "shared"]
+__all__ = ["STRIDE", "Marks", "Rows", "looked", "roomed", "settled", "shared"]

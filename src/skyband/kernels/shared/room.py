@@ -48,15 +48,6 @@ class Marks(NamedTuple):
     since: np.ndarray  # int64, a row for every moment: positions before this are unknown to who came then
 
 
-class Page(NamedTuple):
-    """Room for answers: for each list its step, end, group and number, where it begins, and its rows."""
-
-    lists: np.ndarray  # int64, 4 rows
-    first: np.ndarray  # int64, one longer
-    id: np.ndarray
-    score: np.ndarray
-
-
 class Room(NamedTuple):
     """Room to work in."""
 
