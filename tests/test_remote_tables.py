@@ -266,13 +266,13 @@ def test_http(service):
 
 
 def test_calls_are_batched_and_run_side_by_side(service):
-    service.delay = 0.3
+    service.delay = 1.0
     began = time.monotonic()
     found, _ = answered(service.table(), batch=2, parallel=3)
     assert found == BEST
     assert sorted(len(ids) for _, ids in service.calls) == [1, 2, 2]
     starts = [when for when, _ in service.calls]
-    assert max(starts) - min(starts) < 0.3, "one waited for the other"
+    assert max(starts) - min(starts) < 1.0, "one waited for the other"
     assert time.monotonic() - began < 5
 
 

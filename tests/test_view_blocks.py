@@ -26,7 +26,12 @@ class Plain:
     def __init__(self, kmax, follow):
         self.kmax, self.follow, self.rows, self.bound = kmax, follow, {}, None
         self.counts = dict.fromkeys(("ignorable", "neutral", "good", "bad"), 0)
-        self.level = self.peak = self.draw = 0
+        self.level = self.peak = self.draw = self.low = 0
+
+    def take_stretch(self):
+        told = self.draw, self.peak, self.low, self.level
+        self.level = self.peak = self.draw = self.low = 0
+        return told
 
     def limit(self):
         """Let the bound be the rank of the lowest row; none if no row can be lower."""
@@ -54,6 +59,7 @@ class Plain:
             self.level += {"good": 1, "bad": -1}.get(kind, 0)
             self.peak = max(self.peak, self.level)
             self.draw = max(self.draw, self.peak - self.level)
+            self.low = min(self.low, self.level)
             if len(self.rows) > self.kmax:
                 for _, lowest in self.ranked()[keep:]:
                     del self.rows[lowest]
@@ -72,7 +78,7 @@ def agree(core, plain):
     assert row.tolist() == [plain.rows[i][1] for i in ids.tolist()]
     assert core.bound == plain.bound
     assert core.counts._asdict() == {**plain.counts, "stale": 0}
-    assert core.drawdown() == plain.draw
+    assert core.take_stretch(1) == (1, *plain.take_stretch())
 
 
 def batch(rng, size, busy):

@@ -216,7 +216,7 @@ def test_figure_8(p, q):
     for seed in range(3_000):
         made, size, low = walk_on(size, k, kmax, p, q, seed)
         updates, least = updates + made, min(least, low)
-        seen = Seen(k, kmax, rows, size, least, int(updates), 0, 0, 0, 1.0, 1 / rows)
+        seen = Seen(k, kmax, rows, size, least, int(updates), 0, 0, 1.0, 1 / rows)
         if size < k:
             kmax = policy.refilled(seen)
             size, least, updates = kmax, kmax, 0.0

@@ -15,7 +15,8 @@ from skyband.kernels.lookup import lowest
 from skyband.kernels.sieve import BLOCK, NONE, let_in, same, sift, suspected
 
 # numbers of a view's `marks`
-SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT, LEVEL, PEAK, DRAW, COUNT = range(15)
+SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT = range(11)
+LEVEL, PEAK, DRAW, LOW, COUNT = range(11, 16)
 NO_VERSION = -(1 << 63)
 _LOWEST_ID = -(1 << 63)
 _DIRTY, _ALIVE = 1, 2
@@ -210,7 +211,8 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
     seen_id, seen_version, seen_score, seen_row = seen
     mask = len(slots) - 1
     size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
-    level, peak, draw = marks[LEVEL], marks[PEAK], marks[DRAW]  # the walk of the size, as if no row made room
+    # the walk of the size, as if no row made room
+    level, peak, draw, low = marks[LEVEL], marks[PEAK], marks[DRAW], marks[LOW]
     neutral, good, bad, stale = 0, 0, 0, 0
     versions = len(seen_id) > 0
     block = edge = first  # changes from `block` to `edge` have been sifted
@@ -276,6 +278,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
             bad += 1
             level -= 1
             draw = max(draw, peak - level)
+            low = min(low, level)
             size -= 1
             _unslot(at, row_id, slots, mask)
             free[spare] = e
@@ -288,7 +291,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
             least = min(least, size)
         more = follow or size > most or left > old or size < stop
     marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT] = size, spare, least, changed, left
-    marks[LEVEL], marks[PEAK], marks[DRAW] = level, peak, draw
+    marks[LEVEL], marks[PEAK], marks[DRAW], marks[LOW] = level, peak, draw, low
     marks[IGNORABLE] += after - first - neutral - good - bad - stale
     marks[NEUTRAL] += neutral
     marks[GOOD] += good

@@ -11,6 +11,7 @@ from skyband.engines.checked import checked, held, ranked, real, require, whole
 from skyband.engines.columns import fixed
 from skyband.kernels import view as kernel
 from skyband.kernels.sieve import tables_for, words_for
+from skyband.view.swings import Stretch
 
 _LOW_ID = -(1 << 63)
 _NONE = np.empty(0, np.int64)
@@ -21,7 +22,7 @@ _HOLDS = {
     "id": whole("rows"),
     "score": real("rows"),
     "row": held("i8", "rows", low=0),
-    "marks": whole(kernel.COUNT),
+    "marks": whole(kernel.LOW),  # what follows begins anew with every batch
     "bound": real(1),
     "bound_id": whole(1),
     "kmax": held("i8", 3, low=0),
@@ -113,15 +114,12 @@ class Core:
         self.marks[kernel.LEAST] = self.marks[kernel.SIZE]
         return min(least, self.size)
 
-    def drawdown(self, *, reset: bool = False) -> int:
-        """How far the number of rows has ever fallen from where it stood before, since the last reset."""
-        if reset:
-            self.marks[[kernel.LEVEL, kernel.PEAK, kernel.DRAW]] = 0
-        return int(self.marks[kernel.DRAW])
-
-    def soften(self, part: float) -> None:
-        """Take the worst fall so far for less: the view has become smaller."""
-        self.marks[kernel.DRAW] = np.ceil(self.marks[kernel.DRAW] * part)
+    def take_stretch(self, updates: int) -> Stretch:
+        """How the number of rows went since this was last asked, as if no row had to make room for another."""
+        marks = self.marks
+        level, peak, draw, low = marks[kernel.LEVEL : kernel.LOW + 1].tolist()
+        marks[kernel.LEVEL : kernel.LOW + 1] = 0
+        return Stretch(updates, draw, peak, low, level)
 
     def apply(  # noqa: PLR0913 - columns and their reading
         self,
@@ -224,7 +222,7 @@ class Core:
         used = self._seen.version != kernel.NO_VERSION
         return {
             **{name: column[order] for name, column in zip(_ROW, self._rows, strict=False)},
-            "marks": self.marks.copy(),
+            "marks": self.marks[: kernel.LOW].copy(),
             "bound": self._bound_score.copy(),
             "bound_id": self._bound_id.copy(),
             "kmax": np.array([self.kmax, self.follow, len(self._seen.id) > 0]),
@@ -246,8 +244,8 @@ class Core:
         for to, name in zip(core._rows, _ROW, strict=False):
             to[:size] = saved[name]
         kernel.place(saved["id"], core._rows, core.marks)
-        for counted in (slice(kernel.IGNORABLE, kernel.LEAST + 1), slice(kernel.LEVEL, kernel.DRAW + 1)):
-            core.marks[counted] = saved["marks"][counted]
+        counted = slice(kernel.IGNORABLE, kernel.LEAST + 1)
+        core.marks[counted] = saved["marks"][counted]
         core._bound_score[:], core._bound_id[:] = saved["bound"], saved["bound_id"]
         if versions:
             core._seen = kernel.Seen(*(saved[f"seen_{name}"] for name in kernel.Seen._fields))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from skyband.errors import TableError
@@ -53,7 +52,7 @@ class Filling:
         if kmax != self.kmax:
             self.core.resize(kmax)
             meter.least = max(self.k, meter.least - (self.kmax - kmax))
-            meter.soften(self.core, min(1.0, math.sqrt(kmax / self.kmax)))  # fewer rows come and go
+            meter.resized(kmax / self.kmax)
             self.kmax = kmax
         meter.updates = int(updates)
 
@@ -90,9 +89,10 @@ class Filling:
     def _settle(self, question: Question, rows: pa.Table, seconds: float) -> None:
         self.meter.refilled(rows.num_rows, seconds)
         self.core.resize(max(question.kmax, self.core.size))
+        self.meter.resized(question.kmax / self.kmax)
         self.kmax = question.kmax
         self.kept.settle(rows, question.wanted)
-        self.core.drawdown(reset=True)
+        self.core.take_stretch(0)
         self.meter.begin(self.core.size)
 
     def _fit(self) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.view.fields import whole_number
+from skyband.view.swings import WALK, Swing
 
 if TYPE_CHECKING:
     from skyband.view.model import Costs
@@ -24,9 +25,9 @@ _ENOUGH = 100  # updates for each of the k rows, before a view may shrink becaus
 _LEAST = 3  # so far any view may fall
 _SIGMAS = 3  # good and bad updates that differ by less are taken to be equally likely
 _NOTHING = 1e-3  # the part of its updates' cost at which refills are no matter, however large a view may be
-LEAST_GROWTH = 0.15  # of the drawdown: even what swings about a mean falls a little farther in a longer time
-_DEAR = 300.0  # changes that can be ignored cost as much as one that cannot
-_STEPS = 12  # from any size to where it settles
+_DEAR = 550.0  # changes that can be ignored cost as much as one that cannot: 0.4 ns, and 200 far from the nearest cache
+_LESS = 0.95  # of kmax: a smaller one is worth the change
+_SIZES = np.geomspace(1e-3, 16, 400)  # that are compared, as parts of kmax
 _JENSEN = 1.83  # E[1 / Z] * E[Z] of the walk with p = q
 
 
@@ -41,11 +42,12 @@ class Seen(NamedTuple):
     updates: int
     good: int
     bad: int
-    drawdown: int  # how far the size has fallen from where it stood before, at worst
     refill_cost: float  # seconds of the last refill
     update_cost: float  # seconds of an update, the mean of late
-    growth: float = 0.5  # the drawdown grows with this power of the updates: 1/2 where the size walks at random
     relevant: float = 0.01  # the part of the updates that concern the view, of late
+    swing: Swing = WALK  # how far the size falls, how often
+    walk: Swing = WALK  # the same if it walks at random, whatever it has done so far
+    fresh: bool = True  # whether these two are new: most batches tell nothing that those before did not
 
 
 class Policy(Protocol):
@@ -126,18 +128,18 @@ class Adaptive:
     never needed away. Where more rows leave than enter (p > q) no small view serves long: kmax stays below
     k + cap * sqrt(rows).
 
-    With `watch` it need not wait so long: how far the size has fallen in T updates tells how often it may fall how far,
-    a fall of c times as far about once in c^2 * T updates if it walks at random, and far less often if it swings about
-    a mean, which shows after a while. In a smaller view fewer rows come and go, and it falls less far, by the root of
-    that. What a spare row costs is known too, from the part of the changes that concern the view. So kmax shrinks to
-    where both together are expected to cost least. It then starts with k + sqrt(rows). `Adaptive(share=1, watch=False)`
-    is the paper's own, at which refills cost as much as updates; it starts with rows^0.6.
+    With `watch` it need not wait so long: how far the size falls over stretches of all lengths tells how often it will
+    fall how far, whether it walks at random or swings about a mean (`swings`). In a smaller view fewer rows come and
+    go, and it falls less far, by the root of that. What a spare row costs is known too, from the part of the changes
+    that concern the view. So kmax shrinks to where both together are expected to cost least; after a refill that came
+    too early it is at least what a walk at random asks for. It starts with k + sqrt(rows). The paper's own, at which
+    refills cost as much as updates, is `Adaptive(share=1, watch=False)`; it starts with rows^0.6.
 
     Examples
     --------
     >>> Adaptive().start(100, 1_000_000)
     1100
-    >>> seen = Seen(k=10, kmax=100, rows=1000, size=9, least=9, updates=50, good=5, bad=96, drawdown=91,
+    >>> seen = Seen(k=10, kmax=100, rows=1000, size=9, least=9, updates=50, good=5, bad=96,
     ...             refill_cost=1.0, update_cost=0.001)
     >>> printed = Adaptive(share=1, watch=False)
     >>> printed.refilled(seen), printed.rested(seen._replace(updates=4000, least=60))
@@ -171,14 +173,16 @@ class Adaptive:
         kmax = seen.kmax
         if seen.updates < goal / self.alpha:
             kmax = math.ceil(min(goal / (self.alpha * max(seen.updates, 1)), 1 + self.beta) * kmax)
+            if self.watch:
+                kmax = max(kmax, seen.k + math.ceil(_spare(seen, seen.walk)))
         return max(seen.k, min(kmax, _most(seen, self.cap)))
 
     def rested(self, seen: Seen) -> tuple[int, float]:
         """Smaller if no refill came for long."""
         goal = _interval(seen) / self.share
-        if self.watch and seen.updates >= _ENOUGH * seen.k:
-            enough = seen.k + math.ceil(_spare(seen))
-            if enough < 0.9 * seen.kmax:
+        if self.watch and seen.fresh and seen.updates >= _ENOUGH * seen.k:
+            enough = seen.k + math.ceil(_spare(seen, seen.swing))
+            if enough < _LESS * seen.kmax:
                 return enough, seen.updates
         if seen.updates <= self.alpha * goal:
             return seen.kmax, seen.updates
@@ -196,7 +200,7 @@ class Modelled:
     Examples
     --------
     >>> seen = Seen(k=10, kmax=100, rows=10_000, size=9, least=9, updates=50_000, good=2_000, bad=2_000,
-    ...             drawdown=91, refill_cost=1.0, update_cost=0.0001)
+    ...             refill_cost=1.0, update_cost=0.0001)
     >>> 40 < Modelled().refilled(seen) < 400
     True
 
@@ -277,35 +281,25 @@ def _most(seen: Seen, cap: float) -> int:
     return max(seen.k, min(seen.k + math.ceil(cap * math.sqrt(seen.rows)), seen.rows))
 
 
-def _spare(seen: Seen) -> float:
-    """How many rows more than k are expected to cost least, n.
+def _spare(seen: Seen, law: Swing) -> float:
+    """How many rows more than k are expected to cost least, if the size falls as this law says.
 
-    Refills come every T * (n / fall)^(1 / growth) updates, where the fall seen in T updates is taken for that of a view
-    of k + n rows; and each of the n rows makes updates dearer by the same part. The sum is least where refills cost
-    `growth` times as much as the spare rows.
-
-    The fall is a count, and may by chance be less than usual by its root. Its growth was seen over the last 16
-    times as many updates, and what lies ahead is longer. A walk at random goes on as it did, but one that is pulled to
-    a mean, whose fall grows with the root of log(1 + T / t), slows down: after a power of 0.4 comes one of 0.2, after
-    0.3 one of 0.12. Twice the square of the power is more than either, and the same for the walk at random.
+    Each spare row makes updates dearer by the same part, and refills come the later. A view of other size falls less or
+    more far, by the root of its rows.
 
     Examples
     --------
     >>> seen = Seen(k=100, kmax=1100, rows=1_000_000, size=950, least=900, updates=10**8, good=10**4, bad=10**4,
-    ...             drawdown=100, refill_cost=0.1, update_cost=1e-9, relevant=0.0015)
-    >>> round(_spare(seen)), round(_spare(seen._replace(growth=0.15))), round(_spare(seen._replace(refill_cost=0.001)))
-    (320, 107, 49)
+    ...             refill_cost=0.1, update_cost=1e-9, relevant=0.0015)
+    >>> cheap, calm, walk = seen._replace(refill_cost=0.001), Swing(90.0, 1e7), Swing(900.0, 1e9)
+    >>> [round(_spare(one, law)) for one in (seen, cheap) for law in (calm, walk)]
+    [105, 410, 55, 68]
     """
     dear = _DEAR * seen.relevant
     a_row = max(dear / (1 + dear) / seen.kmax, 1e-12)  # the part of an update's cost
-    growth = max(2 * seen.growth**2, LEAST_GROWTH)
-    often = (_interval(seen) / (growth * a_row * seen.updates)) ** growth
-    seldom = max(seen.drawdown, _LEAST)
-    fall = (seldom + math.sqrt(seldom)) / math.sqrt(seen.kmax)
-    spare = float(seen.kmax)
-    for _ in range(_STEPS):  # each leaves less than half of what is missing in the logarithm
-        spare = (often * fall * math.sqrt(seen.k + spare)) ** (1 / (1 + growth))
-    return spare
+    spare = np.maximum(_SIZES * seen.kmax, 1.0)
+    cost = a_row * spare + _interval(seen) / law.interval(spare / np.sqrt((seen.k + spare) / seen.kmax))
+    return float(spare[np.argmin(cost)])
 
 
 def _interval(seen: Seen) -> float:

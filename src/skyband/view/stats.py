@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.view.policy import LEAST_GROWTH, Seen
+from skyband.view.policy import Seen
+from skyband.view.swings import WALK, Swings
 
 if TYPE_CHECKING:
     from skyband.view.core import Core
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("skyband")
 _MANY = 50  # rows that must have left before a word is said about it
 _USUAL = 1e-7  # seconds of an update, before one was measured
+_AGAIN = 1.25  # times as many updates as at the last look at their swings
 _OLD = 0.8  # how much of the mean cost of an update is from before the last batch
 
 
@@ -51,14 +53,14 @@ class Meter:
         self.relevant = -1.0  # the part of the changes that concern the view, the mean of late; none yet
         self.least = self.updates = self.good = self.bad = 0
         """The smallest size since the last refill, and how many changes there were."""
-        self._falls: list[tuple[int, float]] = []  # the drawdown, noted whenever there were four times as many updates
+        self._swings, self._laws = Swings(), (WALK, WALK)
+        self._look = 1  # after so many batches, at what they tell of the size's swings
         self._warned = False
 
     def begin(self, size: int) -> None:
         """From here on: a view of so many rows that has just been filled."""
         self.updates = self.good = self.bad = 0
         self.least = size
-        self._falls = []
 
     def account(self, core: Core, updates: int, seconds: float) -> None:
         """Count what the core did, and learn what an update costs."""
@@ -75,29 +77,12 @@ class Meter:
         self.bad += counts.bad - was.bad
         self.least = min(self.least, core.take_least())
         was.ignorable, was.neutral, was.good, was.bad, was.stale = counts
-        if not self._falls or self.updates >= 4 * self._falls[-1][0]:
-            self._falls.append((self.updates, float(core.drawdown())))
+        self._swings.add(core.take_stretch(updates))
 
-    def _growth(self, drawdown: int) -> float:
-        """The power of the updates with which the drawdown has grown since there were a sixteenth of them.
-
-        Examples
-        --------
-        >>> meter = Meter(10)
-        >>> meter._falls, meter.updates = [(1_000, 6.0), (4_000, 20.0)], 16_000
-        >>> meter._growth(12), meter._growth(24), meter._growth(100)
-        (0.25, 0.5, 0.5)
-        """
-        for updates, fall in reversed(self._falls):
-            if 16 * updates <= self.updates:
-                grown = math.log(max(drawdown, 1) / max(fall, 1.0)) / math.log(self.updates / updates)
-                return min(max(grown, LEAST_GROWTH), 0.5)
-        return 0.5
-
-    def soften(self, core: Core, part: float) -> None:
-        """Take the falls so far for less: the view has become smaller."""
-        core.soften(part)
-        self._falls = [(updates, part * fall) for updates, fall in self._falls]
+    def resized(self, part: float) -> None:
+        """The view may keep `part` times as many rows as before: more or fewer come and go, by the root of that."""
+        self._swings.scale(math.sqrt(part))
+        self._look = min(self._look, self._swings.count)
 
     def refilled(self, rows: int, seconds: float) -> None:
         """Count a refill."""
@@ -108,7 +93,9 @@ class Meter:
 
     def seen(self, core: Core, kmax: int) -> Seen:
         """What a policy may know."""
-        drawdown = core.drawdown()
+        fresh = self._swings.count >= self._look
+        if fresh:
+            self._laws, self._look = self._swings.laws(kmax), int(_AGAIN * self._swings.count) + 1
         return Seen(
             self.k,
             kmax,
@@ -118,11 +105,11 @@ class Meter:
             self.updates,
             self.good,
             self.bad,
-            drawdown,
             self.refill_cost,
             self.update_cost,
-            self._growth(drawdown),
             max(self.relevant, 0.0),
+            *self._laws,
+            fresh,
         )
 
     def warn(self) -> None:

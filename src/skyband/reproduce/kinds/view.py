@@ -180,7 +180,7 @@ def adaptive(settings: Settings, data: Path | None) -> dict[str, Any]:
     for _ in range(settings["looks"]):
         made, size, low = _walked(rng.random(_BATCH), size, (k, kmax), settings["p"], settings["q"])
         since, least = since + made, min(least, low)
-        seen = Seen(k, kmax, rows, size, least, int(since), 0, 0, 0, 1.0, 1 / rows)  # a refill costs N updates
+        seen = Seen(k, kmax, rows, size, least, int(since), 0, 0, 1.0, 1 / rows)  # a refill costs N updates
         if size < k:
             kmax = policy.refilled(seen)
             size, least, since = kmax, kmax, 0.0

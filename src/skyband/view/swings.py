@@ -1,0 +1,146 @@
+"""How far the size of a view falls in how many updates: over stretches of all lengths, and what that foretells."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+_SPREAD = 0.35  # of the logarithm of one stretch's fall
+_LONG = 6  # lengths from the longest down, which tell most of what is to come
+_ENOUGH = 32  # batches, before it can be told whether falls end
+_TURNS = 48  # guesses of when a walk turns back
+_AHEAD = 1e4  # times as long as all that was seen: what turns back later is as good as what never does
+_FAR = 500.0  # exp of which is more updates than there will ever be
+_LEAST = 0.5  # rows: the logarithm of a fall of none would be no number
+_WAIT = (
+    math.pi / 2
+)  # until a walk at random first falls so far, against how long it takes to have fallen so on the mean
+
+
+class Stretch(NamedTuple):
+    """How the size went over some updates, from where it stood at their beginning."""
+
+    updates: float
+    fall: float  # the farthest from where it stood before
+    peak: float
+    low: float
+    end: float
+
+    def then(self, other: Stretch) -> Stretch:
+        """Both, one after the other.
+
+        Examples
+        --------
+        >>> Stretch(10, 1, 3, 0, 2).then(Stretch(10, 3, 0, -3, -1))
+        Stretch(updates=20, fall=4, peak=3, low=-1, end=1)
+        """
+        return Stretch(
+            self.updates + other.updates,
+            max(self.fall, other.fall, self.peak - self.end - other.low),
+            max(self.peak, self.end + other.peak),
+            min(self.low, self.end + other.low),
+            self.end + other.end,
+        )
+
+    def times(self, part: float) -> Stretch:
+        """The same, of a view that rows enter and leave less often."""
+        return Stretch(self.updates, *(part * value for value in self[1:]))
+
+
+class Swing(NamedTuple):
+    """In T updates the size falls by scale * sqrt(log(1 + T / calm)), on the mean.
+
+    Within `calm` updates that is a walk at random, scale * sqrt(T / calm). In a longer time it is a walk that is pulled
+    back to a mean, which falls far as seldom as a normal law says.
+    """
+
+    scale: float
+    calm: float
+
+    def interval(self, fall: np.ndarray | float) -> np.ndarray:
+        """After how many updates such a fall is to be expected.
+
+        Examples
+        --------
+        >>> Swing(10.0, 1e6).interval(np.array([1.0, 10.0, 30.0])).round(-4)
+        array([2.000000e+04, 2.700000e+06, 1.272672e+10])
+        """
+        return _WAIT * self.calm * np.expm1(np.minimum((np.asarray(fall) / self.scale) ** 2, _FAR))
+
+
+WALK = Swing(1.0, 1.0)
+"""Of which nothing is known."""
+
+
+class Swings:
+    """The mean fall over stretches of 1, 2, 4, 8, ... batches.
+
+    A single walk's farthest fall says little of when it turns back; the mean over many short stretches, beside that
+    over fewer long ones, says it with some certainty. O(1) a batch.
+
+    Examples
+    --------
+    >>> swings = Swings()
+    >>> for step in (1, -2, 1, 0) * 16:
+    ...     swings.add(Stretch(100, max(-step, 0), max(step, 0), min(step, 0), step))
+    >>> swings.falls().round(2).tolist()
+    [0.5, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    """
+
+    def __init__(self) -> None:
+        self._open: list[Stretch | None] = []  # at each length, one that waits for the next
+        self._count: list[int] = []
+        self._mean: list[tuple[float, float]] = []  # updates and fall
+
+    def add(self, one: Stretch) -> None:
+        """One more batch."""
+        for level in range(len(self._open) + 1):
+            if level == len(self._open):
+                self._open.append(None)
+                self._count.append(0)
+                self._mean.append((0.0, 0.0))
+            self._count[level] += 1
+            updates, fall = self._mean[level]
+            part = 1 / self._count[level]
+            self._mean[level] = updates + part * (one.updates - updates), fall + part * (one.fall - fall)
+            before = self._open[level]
+            if before is None:
+                self._open[level] = one
+                return
+            self._open[level] = None
+            one = before.then(one)
+
+    @property
+    def count(self) -> int:
+        """How many batches there were."""
+        return self._count[0] if self._count else 0
+
+    def scale(self, part: float) -> None:
+        """Take all falls for so much more or less: the view has become larger or smaller."""
+        self._open = [None if one is None else one.times(part) for one in self._open]
+        self._mean = [(updates, part * fall) for updates, fall in self._mean]
+
+    def falls(self) -> np.ndarray:
+        """The mean fall over stretches of each length."""
+        return np.array([fall for _, fall in self._mean])
+
+    def laws(self, rows: int) -> tuple[Swing, Swing]:
+        """What foretells the falls of a view of so many rows, and what would if its size walked at random.
+
+        The first is, of all laws about as likely as the likeliest (one standard deviation), the one that turns back
+        last. And its falls are never taken to end sooner than those of rows that come and go each on its own: how many
+        of them are in the view follows a Poisson law, whose swings in T updates are 2 * sqrt(2 * rows * log(T)).
+        Whether falls end at all cannot be told from a few batches: then both are the walk.
+        """
+        length, fall = np.array(self._mean[-_LONG:]).T
+        weight = np.array(self._count[-_LONG:]) / _SPREAD**2
+        turns = np.geomspace(length[0] / 4, _AHEAD * length[-1], _TURNS)
+        rest = np.log(np.maximum(fall, _LEAST)) - 0.5 * np.log(np.log1p(length / turns[:, None]))
+        mean = (rest * weight).sum(axis=1) / weight.sum()
+        misfit = (weight * (rest - mean[:, None]) ** 2).sum(axis=1)
+        scale = np.exp(mean)
+        likely = (misfit <= misfit.min() + 1) | (scale < math.sqrt(8 * rows))
+        last = int(np.flatnonzero(likely)[-1]) if self.count >= _ENOUGH else -1
+        return Swing(float(scale[last]), float(turns[last])), Swing(float(scale[-1]), float(turns[-1]))
