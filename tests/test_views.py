@@ -313,17 +313,18 @@ def test_stretches_of_all_lengths_are_put_together_from_short_ones():
     level = np.cumsum(np.random.default_rng(1).integers(-2, 3, 641))
     whole, swings = Stretch(0, 0, 0, 0, 0), Swings()
     for one in stretches(level):
-        swings.add(one)
+        swings.add(one, 10)
         whole = whole.then(one)
     piece = level - level[0]
     assert whole == (64_000, (np.maximum.accumulate(piece) - piece).max(), piece.max(), piece.min(), piece[-1])
     assert swings.count == 64
-    assert swings.falls()[-1] == whole.fall
+    assert swings.falls()[-1] == pytest.approx(whole.fall)
     halves = [(np.maximum.accumulate(h) - h).max() for h in (level[:321], level[320:])]
-    assert swings.falls()[-2] == np.mean(halves)
-    before = swings.falls()
-    swings.scale(0.5)
-    assert swings.falls() == pytest.approx(0.5 * before)
+    assert swings.falls()[-2] == pytest.approx(np.mean(halves))
+    before = swings.falls()[-1]
+    swings.resized()
+    swings.add(one, 40)  # with four times as many rows that come and go it falls twice as far
+    assert swings.falls()[-1] == pytest.approx(2 * before)
 
 
 def test_walks_that_turn_back_are_told_from_walks_that_do_not():
@@ -337,7 +338,7 @@ def test_walks_that_turn_back_are_told_from_walks_that_do_not():
                 level.append(now)
             swings = Swings()
             for one in stretches(np.array(level)):
-                swings.add(one)
+                swings.add(one, 10)
             swing, walk = swings.laws(rows=10)
             far = swing.scale * math.sqrt(math.log1p(2.56e7 / swing.calm))
             told[kind].append(far)
@@ -346,8 +347,11 @@ def test_walks_that_turn_back_are_told_from_walks_that_do_not():
     assert 0.5 < np.median(told["walk"]) / (2 * 1.25 * math.sqrt(256_000)) < 2  # 1.25 * sigma * sqrt(T)
     assert 60 < np.median(told["pulled"]) < 140  # sigma 10: 2 * 10 * sqrt(2 * log(256,000 / 50)) = 83
     few = Swings()
-    few.add(Stretch(1000, 3, 2, -1, 0))
+    few.add(Stretch(1000, 3, 2, -1, 0), 10)
     assert few.laws(10)[0] == few.laws(10)[1]  # too early to tell
+    assert swing != walk
+    swings.belied()
+    assert swings.laws(10) == (walk, walk)  # it did not do as it was said to
 
 
 def test_more_rows_that_leave_than_enter_are_met_with_a_cap_and_a_word(caplog):

@@ -52,7 +52,7 @@ class Filling:
         if kmax != self.kmax:
             self.core.resize(kmax)
             meter.least = max(self.k, meter.least - (self.kmax - kmax))
-            meter.resized(kmax / self.kmax)
+            meter.resized()
             self.kmax = kmax
         meter.updates = int(updates)
 
@@ -89,7 +89,7 @@ class Filling:
     def _settle(self, question: Question, rows: pa.Table, seconds: float) -> None:
         self.meter.refilled(rows.num_rows, seconds)
         self.core.resize(max(question.kmax, self.core.size))
-        self.meter.resized(question.kmax / self.kmax)
+        self.meter.resized()
         self.kmax = question.kmax
         self.kept.settle(rows, question.wanted)
         self.core.take_stretch(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -73,19 +72,22 @@ class Meter:
         self.relevant = relevant if self.relevant < 0 else _OLD * self.relevant + (1 - _OLD) * relevant
         was.update_seconds += seconds
         self.updates += updates
-        self.good += counts.good - was.good
-        self.bad += counts.bad - was.bad
+        good, bad = counts.good - was.good, counts.bad - was.bad
+        self.good += good
+        self.bad += bad
         self.least = min(self.least, core.take_least())
         was.ignorable, was.neutral, was.good, was.bad, was.stale = counts
-        self._swings.add(core.take_stretch(updates))
+        self._swings.add(core.take_stretch(updates), good + bad)
 
-    def resized(self, part: float) -> None:
-        """The view may keep `part` times as many rows as before: more or fewer come and go, by the root of that."""
-        self._swings.scale(math.sqrt(part))
-        self._look = min(self._look, self._swings.count)
+    def resized(self) -> None:
+        """The view may keep more or fewer rows than before."""
+        self._swings.resized()
+        self._look = min(self._look, self._swings.count + 1)
 
     def refilled(self, rows: int, seconds: float) -> None:
         """Count a refill."""
+        if self.stats.refills:  # the first is what the view begins with
+            self._swings.belied()
         self.stats.refills += 1
         self.stats.refilled_rows += rows
         self.stats.refill_seconds += seconds

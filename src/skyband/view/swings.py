@@ -12,8 +12,10 @@ _LONG = 6  # lengths from the longest down, which tell most of what is to come
 _ENOUGH = 32  # batches, before it can be told whether falls end
 _TURNS = 48  # guesses of when a walk turns back
 _AHEAD = 1e4  # times as long as all that was seen: what turns back later is as good as what never does
-_FAR = 500.0  # exp of which is more updates than there will ever be
+_LIKELY = 0.5  # more squared deviations than the likeliest law has: about as likely
 _LEAST = 0.5  # rows: the logarithm of a fall of none would be no number
+_FEW = 3.0  # rows, at least, are taken to have moved
+_FAR = 500.0  # exp of which is more updates than there will ever be
 _WAIT = (
     math.pi / 2
 )  # until a walk at random first falls so far, against how long it takes to have fallen so on the mean
@@ -45,7 +47,7 @@ class Stretch(NamedTuple):
         )
 
     def times(self, part: float) -> Stretch:
-        """The same, of a view that rows enter and leave less often."""
+        """The same, of a view that rows enter and leave more or less often."""
         return Stretch(self.updates, *(part * value for value in self[1:]))
 
 
@@ -78,24 +80,45 @@ class Swings:
     """The mean fall over stretches of 1, 2, 4, 8, ... batches.
 
     A single walk's farthest fall says little of when it turns back; the mean over many short stretches, beside that
-    over fewer long ones, says it with some certainty. O(1) a batch.
+    over fewer long ones, says it with some certainty. In a smaller view fewer rows enter and leave, and it falls less
+    far, by the root of that: falls are counted in roots of how many do, so that what was seen of another size still
+    counts. O(1) a batch.
 
     Examples
     --------
     >>> swings = Swings()
     >>> for step in (1, -2, 1, 0) * 16:
-    ...     swings.add(Stretch(100, max(-step, 0), max(step, 0), min(step, 0), step))
+    ...     swings.add(Stretch(100, max(-step, 0), max(step, 0), min(step, 0), step), 10)
     >>> swings.falls().round(2).tolist()
     [0.5, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    >>> swings.resized()
+    >>> swings.add(Stretch(100, 0, 0, 0, 0), 40)  # four times as many rows come and go
+    >>> float(swings.falls()[-1].round(2))
+    4.0
     """
 
     def __init__(self) -> None:
         self._open: list[Stretch | None] = []  # at each length, one that waits for the next
         self._count: list[int] = []
         self._mean: list[tuple[float, float]] = []  # updates and fall
+        self._updates = self._moves = 0.0  # of a view of this size
+        self._enough = _ENOUGH
 
-    def add(self, one: Stretch) -> None:
-        """One more batch."""
+    @property
+    def count(self) -> int:
+        """How many batches there were."""
+        return self._count[0] if self._count else 0
+
+    @property
+    def _unit(self) -> float:
+        """The root of how many rows enter or leave, an update."""
+        return math.sqrt(max(self._moves, _FEW) / max(self._updates, 1.0))
+
+    def add(self, one: Stretch, moves: int) -> None:
+        """One more batch, in which so many rows have entered or left."""
+        self._updates += one.updates
+        self._moves += moves
+        one = one.times(1 / self._unit)
         for level in range(len(self._open) + 1):
             if level == len(self._open):
                 self._open.append(None)
@@ -112,35 +135,33 @@ class Swings:
             self._open[level] = None
             one = before.then(one)
 
-    @property
-    def count(self) -> int:
-        """How many batches there were."""
-        return self._count[0] if self._count else 0
+    def resized(self) -> None:
+        """The view may keep more or fewer rows from here on: how many enter and leave is counted anew."""
+        self._updates = self._moves = 0.0
 
-    def scale(self, part: float) -> None:
-        """Take all falls for so much more or less: the view has become larger or smaller."""
-        self._open = [None if one is None else one.times(part) for one in self._open]
-        self._mean = [(updates, part * fall) for updates, fall in self._mean]
+    def belied(self) -> None:
+        """The view fell farther than it was foretold to: whether falls end must be seen for twice as long."""
+        self._enough = 2 * max(self._enough, self.count)
 
     def falls(self) -> np.ndarray:
-        """The mean fall over stretches of each length."""
-        return np.array([fall for _, fall in self._mean])
+        """The mean fall over stretches of each length, at the size that the view has now."""
+        return self._unit * np.array([fall for _, fall in self._mean])
 
     def laws(self, rows: int) -> tuple[Swing, Swing]:
         """What foretells the falls of a view of so many rows, and what would if its size walked at random.
 
-        The first is, of all laws about as likely as the likeliest (one standard deviation), the one that turns back
-        last. And its falls are never taken to end sooner than those of rows that come and go each on its own: how many
-        of them are in the view follows a Poisson law, whose swings in T updates are 2 * sqrt(2 * rows * log(T)).
-        Whether falls end at all cannot be told from a few batches: then both are the walk.
+        The first is, of all laws about as likely as the likeliest, the one that turns back last. And its falls are
+        never taken to end sooner than those of rows that come and go each on its own: how many of them are in the view
+        follows a Poisson law, whose swings in T updates are 2 * sqrt(2 * rows * log(T)). Whether falls end at all is
+        not to be told from a few batches: then both are the walk.
         """
-        length, fall = np.array(self._mean[-_LONG:]).T
+        length, fall = np.array(self._mean)[-_LONG:, 0], self.falls()[-_LONG:]
         weight = np.array(self._count[-_LONG:]) / _SPREAD**2
         turns = np.geomspace(length[0] / 4, _AHEAD * length[-1], _TURNS)
         rest = np.log(np.maximum(fall, _LEAST)) - 0.5 * np.log(np.log1p(length / turns[:, None]))
         mean = (rest * weight).sum(axis=1) / weight.sum()
         misfit = (weight * (rest - mean[:, None]) ** 2).sum(axis=1)
         scale = np.exp(mean)
-        likely = (misfit <= misfit.min() + 1) | (scale < math.sqrt(8 * rows))
-        last = int(np.flatnonzero(likely)[-1]) if self.count >= _ENOUGH else -1
+        likely = (misfit <= misfit.min() + _LIKELY) | (scale < math.sqrt(8 * rows))
+        last = int(np.flatnonzero(likely)[-1]) if self.count >= self._enough else -1
         return Swing(float(scale[last]), float(turns[last])), Swing(float(scale[-1]), float(turns[-1]))
