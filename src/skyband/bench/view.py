@@ -19,6 +19,7 @@ import pyarrow as pa
 from skyband.bench.prices import Price, indexed, refill_prices
 from skyband.bench.updates import WORKLOADS
 from skyband.tables.columns import Columns
+from skyband.view.core import Core
 from skyband.view.policy import Adaptive, Policy, policy
 from skyband.view.view import View
 
@@ -170,13 +171,22 @@ def run(
         prices = refill_prices(scale.rows, K)
     ways = _ways(prices)
     for case in cases:
-        contest(case, list(ways.values()), Scale(1_000, 2_000, 1.0), seed)  # so that nothing is compiled below
+        _ready(case, list(ways.values()), seed)
         rounds: list[dict[tuple[str, str], Ran]] = []
         for number in range(scale.rounds):
             say(f"{case}, round {number + 1} of {scale.rounds}")
             rounds.append(dict(zip(ways, contest(case, list(ways.values()), scale, seed + number), strict=True)))
         for base, price in prices.items():
             yield from _lines(case, base, price, scale, rounds)
+
+
+def _ready(case: str, ways: Sequence[tuple[int | str, Price]], seed: int) -> None:
+    """Do all that a view may do, so that nothing is compiled or loaded while others are measured."""
+    contest(case, ways, Scale(1_000, 2_000, 1.0), seed)
+    core = Core(10 * K)
+    core.apply(np.arange(5 * K), np.arange(5.0 * K))
+    for kmax in (4 * K, K, 10 * K):
+        core.resize(kmax)
 
 
 def _lines(

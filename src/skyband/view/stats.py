@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("skyband")
 _MANY = 50  # rows that must have left before a word is said about it
 _USUAL = 1e-7  # seconds of an update, before one was measured
-_AGAIN = 1.25  # times as many updates as at the last look at their swings
 _OLD = 0.8  # how much of the mean cost of an update is from before the last batch
 
 
@@ -97,7 +96,7 @@ class Meter:
         """What a policy may know."""
         fresh = self._swings.count >= self._look
         if fresh:
-            self._laws, self._look = self._swings.laws(kmax), int(_AGAIN * self._swings.count) + 1
+            self._laws, self._look = self._swings.laws(kmax), self._swings.next_look
         return Seen(
             self.k,
             kmax,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-_SPREAD = 0.35  # of the logarithm of one stretch's fall
+_SPREAD = 0.28  # of the logarithm of one stretch's fall: 0.4 for a walk at random, 0.15 for one that is pulled back
 _LONG = 6  # lengths from the longest down, which tell most of what is to come
 _ENOUGH = 32  # batches, before it can be told whether falls end
+_AGAIN, _SELDOM = 1.2, 3.0  # times as many batches as at the last look
 _TURNS = 48  # guesses of when a walk turns back
 _AHEAD = 1e4  # times as long as all that was seen: what turns back later is as good as what never does
 _LIKELY = 0.5  # more squared deviations than the likeliest law has: about as likely
@@ -114,6 +116,13 @@ class Swings:
         """The root of how many rows enter or leave, an update."""
         return math.sqrt(max(self._moves, _FEW) / max(self._updates, 1.0))
 
+    @property
+    def next_look(self) -> int:
+        """After how many batches the laws are worth a look again; seldom, while a walk is all they can tell."""
+        if self.count < self._enough:
+            return min(1 + int(_SELDOM * self.count), self._enough)
+        return 1 + int(_AGAIN * self.count)
+
     def add(self, one: Stretch, moves: int) -> None:
         """One more batch, in which so many rows have entered or left."""
         self._updates += one.updates
@@ -155,13 +164,24 @@ class Swings:
         follows a Poisson law, whose swings in T updates are 2 * sqrt(2 * rows * log(T)). Whether falls end at all is
         not to be told from a few batches: then both are the walk.
         """
-        length, fall = np.array(self._mean)[-_LONG:, 0], self.falls()[-_LONG:]
-        weight = np.array(self._count[-_LONG:]) / _SPREAD**2
-        turns = np.geomspace(length[0] / 4, _AHEAD * length[-1], _TURNS)
-        rest = np.log(np.maximum(fall, _LEAST)) - 0.5 * np.log(np.log1p(length / turns[:, None]))
-        mean = (rest * weight).sum(axis=1) / weight.sum()
-        misfit = (weight * (rest - mean[:, None]) ** 2).sum(axis=1)
-        scale = np.exp(mean)
-        likely = (misfit <= misfit.min() + _LIKELY) | (scale < math.sqrt(8 * rows))
-        last = int(np.flatnonzero(likely)[-1]) if self.count >= self._enough else -1
-        return Swing(float(scale[last]), float(turns[last])), Swing(float(scale[-1]), float(turns[-1]))
+        count = np.array(self._count[-_LONG:])
+        fall = self._unit * np.array([fall for _, fall in self._mean[-_LONG:]])
+        shape, turns = _shapes(len(count))
+        rest = np.log(np.maximum(fall, _LEAST)) - shape
+        mean = rest @ count / count.sum()
+        misfit = (rest - mean[:, None]) ** 2 @ count / _SPREAD**2
+        last = -1
+        if self.count >= self._enough:
+            less = math.log(8 * rows) / 2
+            last = int(np.flatnonzero((misfit <= misfit.min() + _LIKELY) | (mean < less))[-1])
+        once = self._mean[-len(count)][0]  # updates of the shortest of these
+        chosen = (Swing(math.exp(mean[n]), once * float(turns[n])) for n in (last, -1))
+        return next(chosen), next(chosen)
+
+
+@lru_cache(maxsize=_LONG)
+def _shapes(lengths: int) -> tuple[np.ndarray, np.ndarray]:
+    """For guesses of when a walk turns back: logarithms of its falls over 1, 2, 4, ... stretches; and the guesses."""
+    stretches = 2.0 ** np.arange(lengths)
+    turns = np.geomspace(1 / 4, _AHEAD * stretches[-1], _TURNS)
+    return 0.5 * np.log(np.log1p(stretches / turns[:, None])), turns
