@@ -14,8 +14,8 @@ from skyband.flow.time import TimeType
 from skyband.query import Sliding
 from skyband.spark.prune import NO_COUNTS, Packed, in_utc
 from skyband.windows.timeline import BEGINNING
+from skyband.workload.admission import joined
 from skyband.workload.family import Member
-from skyband.workload.workload import joined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

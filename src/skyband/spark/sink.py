@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from skyband.errors import QueryError, SinkError
 from skyband.flow.ids import mixed
@@ -18,6 +17,7 @@ from skyband.tables._need import shown
 from skyband.tables._patience import patience
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import sqlalchemy as sa
     from pyspark.sql import DataFrame
 
@@ -228,23 +228,13 @@ def _stream_of(df: DataFrame) -> str:
 
 
 def _sql_type(kind: pa.DataType) -> Any:
+    """The column type for an Arrow type; texts of any length, and what is nested as text."""
     import sqlalchemy as sa
 
-    if pa.types.is_boolean(kind):
-        return sa.Boolean()
-    if pa.types.is_integer(kind):
-        return sa.BigInteger()
-    if pa.types.is_floating(kind):
-        return sa.Double()
-    if pa.types.is_decimal(kind):
-        return sa.Numeric(kind.precision, kind.scale)
-    if pa.types.is_timestamp(kind):
-        return sa.DateTime(timezone=kind.tz is not None)
-    if pa.types.is_date(kind):
-        return sa.Date()
-    if pa.types.is_binary(kind):
-        return sa.LargeBinary()
-    return sa.Text()
+    from skyband.tables._types import column_type
+
+    found = column_type(kind)
+    return sa.Text() if isinstance(found, sa.String | sa.types.NullType) else found
 
 
 def _stored(value: Any) -> Any:

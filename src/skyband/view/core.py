@@ -187,7 +187,7 @@ class Core:
         """Another kmax; rows beyond it go."""
         self.turn += 1
         kernel.cut(self._rows, self.marks, self._bound_score, self._bound_id, kmax)
-        if kmax >= len(self._rows.id) or 2 * kmax < len(self._rows.id):
+        if kmax + 1 != len(self._rows.id):  # what lies close together is found sooner
             old, order = self._rows, self.order().copy()
             self._rows = _room(kmax)
             for to, column in zip(self._rows[:3], old[:3], strict=True):

@@ -45,9 +45,9 @@ class Filling:
 
     def relax(self) -> None:
         """Let the policy take rows away after a long time without a refill."""
-        if self.core.bound == NOTHING:
-            return
         meter = self.meter
+        if not meter.due or self.core.bound == NOTHING:
+            return
         kmax, updates = self.policy.rested(meter.seen(self.core, self.kmax))
         if kmax != self.kmax:
             self.core.resize(kmax)

@@ -92,10 +92,14 @@ class Meter:
         self.stats.refill_seconds += seconds
         self.refill_cost = seconds
 
+    @property
+    def due(self) -> bool:
+        """Whether there is something new to see."""
+        return self._swings.count >= self._look
+
     def seen(self, core: Core, kmax: int) -> Seen:
         """What a policy may know."""
-        fresh = self._swings.count >= self._look
-        if fresh:
+        if self.due:
             self._laws, self._look = self._swings.laws(kmax), self._swings.next_look
         return Seen(
             self.k,
@@ -110,7 +114,6 @@ class Meter:
             self.update_cost,
             max(self.relevant, 0.0),
             *self._laws,
-            fresh,
         )
 
     def warn(self) -> None:

@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
-import numpy as np
-
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
-from skyband.query.duration import duration, instant
-from skyband.workload.family import (
-    AFTER,
-    NEVER,
-    Family,
-    Member,
-    Reserve,
-    check,
-    families,
-    kinship,
-    member_of,
-    per_of,
-    place,
-)
+from skyband.query.duration import duration
+from skyband.workload.admission import Admission, blind, home, joined, last, narrowed, open_grid, told
+from skyband.workload.family import AFTER, NEVER, Family, Reserve, check, families, member_of, per_of
+from skyband.workload.spans import bounds, limited
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     import pyarrow as pa
 
     from skyband.query import Counting, Sliding
     from skyband.workload.emit import SharedEmitter
-    from skyband.workload.pipeline import FamilyPipeline, WorkloadPipeline
-
-    Moment = str | datetime | int | None
-
-
-@dataclass(frozen=True)
-class Admission:
-    """What a query that came to a running stream is told.
-
-    Its windows are exact, and answered, from the one that begins at `exact_from` on: rows that came before may be
-    gone. None: all of them. With counting windows of many groups it is where the group furthest on stands.
-    """
-
-    name: str
-    exact_from: Any = None
+    from skyband.workload.pipeline import WorkloadPipeline
+    from skyband.workload.spans import Moment
 
 
 class Workload(Mapping[str, TopK]):
@@ -145,7 +120,7 @@ class Workload(Mapping[str, TopK]):
         self._changing()
         number, query, _ = self._member(name)
         for pipeline in self._streams():
-            line = _home(pipeline, query, number)
+            line = home(pipeline, query, number)
             if line is not None and not pipeline.closes(line, number):
                 line.check_leave()
         self._leave(name)
@@ -173,7 +148,7 @@ class Workload(Mapping[str, TopK]):
         self._check(new)
         span = before if active is None else bounds(new, active)
         streams = self._streams()
-        lines = [_home(pipeline, query, number) for pipeline in streams]
+        lines = [home(pipeline, query, number) for pipeline in streams]
         apart = any(line is not None and line.family.apart(fixed=False) for line in lines)
         if new.window != query.window or apart:  # answers under the same name, but its lists begin anew
             for pipeline in streams:
@@ -184,7 +159,7 @@ class Workload(Mapping[str, TopK]):
             if line is not None:
                 line.check_change()
         self._members[name] = (number, new, span)
-        return _last(name, [self._grow(pipeline, name, before) for pipeline in streams])
+        return last(name, [self._grow(pipeline, name, before) for pipeline in streams])
 
     # ------------------------------------------------------------ what sb.run and sb.stream use
 
@@ -232,7 +207,7 @@ class Workload(Mapping[str, TopK]):
             members = []
             for m in family.members:
                 number, span = places[m.number]
-                members.append(_limited(replace(m, number=number), span))
+                members.append(limited(replace(m, number=number), span))
             found.append(family.with_reserve(self._reserve).with_members(members))
         return found
 
@@ -271,13 +246,13 @@ class Workload(Mapping[str, TopK]):
         """Let a query that fits take part."""
         self._members[name] = (self._next, query, span)
         self._next += 1
-        return _last(name, [self._admit(pipeline, name) for pipeline in self._streams()])
+        return last(name, [self._admit(pipeline, name) for pipeline in self._streams()])
 
     def _leave(self, name: str) -> None:
         """Let a query that may go leave all streams."""
         number, query, _ = self._members.pop(name)
         for pipeline in self._streams():
-            line = _home(pipeline, query, number)
+            line = home(pipeline, query, number)
             if line is not None and not pipeline.close(line, number):
                 line.change([m for m in line.family.members if m.number != number])
                 cast("SharedEmitter", line.emitter).forget(number)
@@ -293,7 +268,7 @@ class Workload(Mapping[str, TopK]):
                 [replace(pipeline.lines[0].query, name="those before"), replace(query, name=query.name or "this one")]
             )
         pipeline.check(query)
-        line = _home(pipeline, query, self._next, free=span == (NEVER, AFTER))
+        line = home(pipeline, query, self._next, free=span == (NEVER, AFTER))
         if line is not None:
             line.check_change()
         elif query.window.counts:
@@ -315,108 +290,39 @@ class Workload(Mapping[str, TopK]):
     def _admit(self, pipeline: WorkloadPipeline, name: str) -> Admission:
         """Let a query into a pipeline that runs."""
         number, query, span = self._members[name]
-        line = _home(pipeline, query, number, free=span == (NEVER, AFTER))
-        if line is not None and _open_grid(line):
+        line = home(pipeline, query, number, free=span == (NEVER, AFTER))
+        if line is not None and open_grid(line):
             line.change([*line.family.members, member_of(query, number, name, points=True)])
             return Admission(name)  # every row of its window is there
-        member = _limited(member_of(query, number, name, points=False), span)
+        member = limited(member_of(query, number, name, points=False), span)
         if line is None:
             family = families([replace(query, name=name)])[0].with_reserve(self._reserve)
             if query.window.counts:
                 line = pipeline.open(family.with_members([]))
             else:  # begin with the member, so that every engine will do
-                line = pipeline.open(family.with_members([_blind(member, pipeline)]))
-                return _told(line, line.family.members[0])
+                line = pipeline.open(family.with_members([blind(member, pipeline)]))
+                return told(line, line.family.members[0])
         return joined(line, member)
 
     def _grow(self, pipeline: WorkloadPipeline, name: str, before: tuple[int, int]) -> Admission:
         """Change the k, or the bounds, of a query in a pipeline that runs; `before` are the bounds it had."""
         number, query, span = self._members[name]
-        line = _home(pipeline, query, number)
+        line = home(pipeline, query, number)
         assert line is not None
         old = [m for m in line.family.members if m.number == number]
         old = [m for m in old if not line.over(m)] or old[-1:]
         rest = [m for m in line.family.members if m.number != number]
-        member = _limited(member_of(query, number, name, points=line.family.points), span)
-        if span == (NEVER, AFTER) and _open_grid(line):
+        member = limited(member_of(query, number, name, points=line.family.points), span)
+        if span == (NEVER, AFTER) and open_grid(line):
             line.change([*rest, member])
             return Admission(name)
         # of windows that were to be answered, what is kept is enough for those still wanted, and for as many rows
         least = min(m.k for m in old)
-        kept = [_narrowed(m, member) for m in old]
+        kept = [narrowed(m, member) for m in old]
         if query.k <= least and before[0] <= span[0] and span[1] <= before[1]:
             line.change([*rest, *kept])
             return Admission(name)
         return joined(line, member, kept)
-
-
-def joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> Admission:
-    """Let a member in, exact from the first window on that begins after what has been seen."""
-    line.check_change()
-    clock, reach = member.clock, line.reach()
-    others = [m for m in line.family.members if m.number != member.number]
-    if isinstance(reach, np.ndarray):
-        seen = int(reach.max(initial=0))
-        if seen == 0:
-            line.change([*others, member])
-            return Admission(member.name)
-        moment = line.family.moments
-        followed = [m if m.until else replace(m, until=moment) for m in old]
-        line.change([*others, *followed, replace(member, moment=moment)], come=True)
-        start = -(-(seen + clock.size) // clock.slide) * clock.slide - clock.size
-        return Admission(member.name, start)
-    new = replace(member, low=max(member.low, int(reach)))
-    # windows of the old k that begin before the first of the new one are still answered
-    line.change([*others, *(replace(m, high=min(m.high, _begins(new))) for m in old), new])
-    return _told(line, new)
-
-
-def _open_grid(line: FamilyPipeline) -> bool:
-    """Whether queries about points may come to this family: it keeps every row of their window."""
-    from skyband.workload.registry import GRIDS
-
-    return line.family.points and line.engine_name in GRIDS
-
-
-def _begins(member: Member) -> int:
-    """Where the first window of a member begins."""
-    clock = member.clock
-    if member.low == NEVER or not clock.slide:
-        return member.low
-    return clock.origin + -(-(member.low - clock.origin) // clock.slide) * clock.slide
-
-
-def _narrowed(member: Member, wanted: Member) -> Member:
-    """A member of no more rows and windows than are wanted now."""
-    low, high = max(member.low, wanted.low), min(member.high, wanted.high)
-    return replace(member, k=min(member.k, wanted.k), low=low, high=max(low, high))
-
-
-def _last(name: str, told: Sequence[Admission]) -> Admission:
-    """What holds for all streams that run: usually there is one."""
-    begun = [admission for admission in told if admission.exact_from is not None]
-    return max(begun, key=lambda admission: admission.exact_from) if begun else Admission(name)
-
-
-def _told(line: FamilyPipeline, member: Member) -> Admission:
-    begins = _begins(member)
-    if begins == NEVER or line.time is None:
-        return Admission(member.name)
-    return Admission(member.name, line.time.column(np.array([begins - member.clock.shift]))[0].as_py())
-
-
-def _blind(member: Member, pipeline: WorkloadPipeline) -> Member:
-    """A member of a family that has seen no row yet."""
-    newest = max((line.timeline.newest for line in pipeline.lines), default=NEVER)
-    return member if newest == NEVER else replace(member, low=max(member.low, newest + 1))
-
-
-def _home(pipeline: WorkloadPipeline, query: TopK, number: int, *, free: bool = True) -> FamilyPipeline | None:
-    """The family of a pipeline that a query belongs to: where it is, or could be. One with bounds shares no grid."""
-    keys = [place(query), kinship(query, number)] if free else [kinship(query, number)]
-    fitting = [line for key in keys for line in pipeline.lines if key is not None and line.key == key]
-    there = [line for line in fitting if any(m.number == number for m in line.family.members)]
-    return next(iter(there or fitting), None)
 
 
 def _listed(queries: object) -> list[TopK]:
@@ -441,62 +347,3 @@ def _reserved(max_k: int | None, finest: str | timedelta | None) -> Reserve | No
         msg = f"finest={finest!r} is no length of time: write one above 0"
         raise QueryError(msg)
     return Reserve(max_k, step)
-
-
-def bounds(query: TopK, active: tuple[Moment, Moment] | None) -> tuple[int, int]:
-    """From when to when a query is active, in microseconds or positions.
-
-    Examples
-    --------
-    >>> import skyband as sb
-    >>> bounds(sb.TopK(k=1, by="x", window=sb.Tumbling("1 s"), time="t"), ("1970-01-01T00:00:01", None))[0]
-    1000000
-    """
-    if active is None:
-        return NEVER, AFTER
-    try:
-        begin, end = active
-    except (TypeError, ValueError):
-        msg = f"active={active!r} is no span: write (from, to), each a moment or None"
-        raise QueryError(msg) from None
-    low = NEVER if begin is None else _moment(query, begin)
-    high = AFTER if end is None else _moment(query, end)
-    if low >= high:
-        msg = f"active={active!r} ends before it begins: write (from, to)"
-        raise QueryError(msg)
-    if query.window.counts and low <= 0:  # the first windows begin there, though they lack rows
-        low = NEVER
-    member = _limited(member_of(query, 0, "", points=False), (low, high))
-    if _begins(member) >= member.high:
-        msg = f"active={active!r} holds no whole window of {query.window!r}: leave more room between from and to"
-        raise QueryError(msg)
-    return low, high
-
-
-def _moment(query: TopK, value: Any) -> int:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if query.window.counts:
-            return int(value)
-        from skyband.flow.time import TICKS
-
-        per, parts = TICKS[query.unit or "us"]
-        return int(value) * per // parts
-    if query.window.counts:
-        msg = f"active={value!r} is no position, and {query.window!r} counts rows: write whole numbers"
-        raise QueryError(msg)
-    try:
-        return instant(value, "active")
-    except QueryError:
-        msg = f'active={value!r} is no moment: write one such as "2024-01-01T06:00:00", a datetime or a whole number'
-        raise QueryError(msg) from None
-
-
-def _limited(member: Member, span: tuple[int, int]) -> Member:
-    """The member with those windows only that lie in a span: they begin at `from` or later and end by `to`."""
-    low, high = span
-    clock = member.clock
-    return replace(
-        member,
-        low=low if low == NEVER else low + clock.shift,
-        high=high if high == AFTER else high + clock.shift - clock.size + 1,
-    )
