@@ -41,7 +41,7 @@ class Scale(NamedTuple):
     rounds: int = 1
 
 
-QUICK, FULL = Scale(100_000, 10_000_000, 1.0), Scale(1_000_000, 400_000_000, 6.0, 2)
+QUICK, FULL = Scale(100_000, 10_000_000, 1.0), Scale(1_000_000, 400_000_000, 6.0, 4)
 
 
 @dataclass(frozen=True)
