@@ -491,6 +491,54 @@ def test_rows_that_come_during_a_refill_are_no_more_than_kmax():
     assert told(view) == naive(table.value, 4)
 
 
+class Shrinking:
+    """A policy of a user's own: it takes rows away whenever it is asked, and some that the view needs."""
+
+    def start(self, k, rows):
+        del rows
+        return k + 6
+
+    def refilled(self, seen):
+        return seen.kmax
+
+    def rested(self, seen):
+        return max(seen.kmax - 2, 0), seen.updates
+
+
+@pytest.mark.parametrize("kmax", [8, Shrinking()])
+def test_rows_that_were_let_go_during_a_refill_are_asked_for_again(kmax):
+    """The answer goes on below what the view had when it asked; since then it was full, or was made smaller."""
+    table = Trouble(np.arange(40.0))
+    view = sb.View(table, 2, "value", kmax=kmax, refill_at=7)
+    table.gate = threading.Event()
+    table.value[38:] = np.nan
+    view.apply({"id": [38, 39], "value": [np.nan, np.nan]})
+    now = table.value.copy()  # the table answers with what it holds at this moment
+    for ids, value in (([0, 1, 2], 100.0), ([35, 36, 37], 0.0), ([0, 1, 2, 34], 0.0)):
+        if 34 in ids:
+            table.gate.set()
+            assert view.settle(20)
+            table.value = now
+        now[ids] = value
+        view.apply({"id": ids, "value": now[ids]})
+    assert view.settle(20)
+    view._core._check()
+    assert told(view) == naive(now, 2) == [(33.0, 33), (32.0, 32)]
+
+
+def test_changes_that_are_applied_again_after_a_refill_are_no_falls():
+    table = Trouble(np.arange(40.0))
+    view = sb.View(table, 2, "value", kmax=8, refill_at=7)
+    table.gate = threading.Event()
+    table.value[38:] = np.nan
+    view.apply({"id": [38, 39], "value": [np.nan, np.nan]})
+    view.apply({"id": [31], "value": [0.0]})  # it is outside; but the table gives it as it was
+    table.gate.set()
+    assert view.settle(20)
+    assert (view.size, view._filling.meter.least) == (7, 7)
+    assert view._core.take_stretch(0) == (0, 0, 0, 0, 0)
+
+
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 30), values), max_size=60), st.integers(1, 8), st.integers(1, 8))
 def test_the_core_keeps_the_best_whatever_its_size(changes, kmax, other):

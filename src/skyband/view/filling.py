@@ -46,8 +46,8 @@ class Filling:
     def relax(self) -> None:
         """Let the policy take rows away after a long time without a refill."""
         meter = self.meter
-        if not meter.due or self.core.bound == NOTHING:
-            return
+        if not meter.due or self.core.bound == NOTHING or self.asker.pending is not None:
+            return  # what is asked for goes on from the rows that are here
         kmax, updates = self.policy.rested(meter.seen(self.core, self.kmax))
         if kmax != self.kmax:
             self.core.resize(kmax)
@@ -70,7 +70,7 @@ class Filling:
             else:
                 kmax = max(self.policy.refilled(self.meter.seen(self.core, self.kmax)), self.k)
             below, again = self.kept.below()
-            question = Question(max(kmax - self.core.size, 1) + again, below, kmax)
+            question = Question(max(kmax - self.core.size, 1) + again, below, kmax, self.core.bound)
             if self.refill_at is not None and not first:
                 self.asker.later(question)
             else:
@@ -92,13 +92,14 @@ class Filling:
         self.meter.resized()
         self.kmax = question.kmax
         self.kept.settle(rows, question.wanted)
-        self.core.take_stretch(0)
-        self.meter.begin(self.core.size)
 
     def _fit(self) -> None:
         """Let go of rows beyond kmax that came while the table was asked; runs of equal scores stay whole."""
         if not self.kept.hashed:
             self.core.resize(self.kmax)
+        self.core.take_least()  # what was added and applied again is no fall
+        self.core.take_stretch(0)
+        self.meter.begin(self.core.size)
 
     def absorb(self, count: Callable[[], int]) -> None:
         """If the table has answered: add its rows, then apply again what has changed since it was asked."""
@@ -110,9 +111,11 @@ class Filling:
         if found is None:
             return
         pending, answer = found
-        self._settle(pending.question, *answer)
-        for batch in pending.since:  # idempotent: what the view has already is set to what it is
-            self.kept.again(batch)
-        self._fit()
+        if self.core.bound == pending.question.bound:
+            self._settle(pending.question, *answer)
+            for batch in pending.since:  # idempotent: what the view has already is set to what it is
+                self.kept.again(batch)
+            self._fit()
+        # else it was full meanwhile, and let go of rows that rank before all of the answer
         if self.due():
             self.ask(count)
