@@ -264,6 +264,7 @@ def test_policies():
     assert printed.refilled(seen._replace(updates=4000)) == 125
     assert printed.refilled(seen._replace(updates=9000)) == 100
     assert printed.rested(seen._replace(updates=30_000, least=50)) == (80, 10_000)
+    assert printed.rested(seen._replace(updates=30_000, least=2)) == (100, 10_000)  # a table of fewer than k rows
     walk, wild = Swing(1000.0, 5e8), Swing(10_000.0, 5e8)  # 10 rows and 100 in 50,000 updates
     calm = seen._replace(updates=50_000, swing=walk, walk=walk)
     assert Adaptive().rested(calm) == (18, 50_000)
@@ -524,6 +525,17 @@ def test_rows_that_were_let_go_during_a_refill_are_asked_for_again(kmax):
     assert view.settle(20)
     view._core._check()
     assert told(view) == naive(now, 2) == [(33.0, 33), (32.0, 32)]
+
+
+def test_a_policy_takes_no_rows_away_that_are_read():
+    table = Columns(np.arange(20.0))
+    view = sb.View(table, 3, "value", kmax=Shrinking())
+    assert view.kmax == 9
+    for turn in range(5):
+        table.value[turn] = 0.5
+        view.apply({"id": [turn], "value": [0.5]})
+    assert (view.kmax, view.size, view.stats.refills) == (3, 3, 0)
+    assert told(view) == naive(table.value, 3)
 
 
 def test_changes_that_are_applied_again_after_a_refill_are_no_falls():

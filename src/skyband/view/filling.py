@@ -49,6 +49,7 @@ class Filling:
         if not meter.due or self.core.bound == NOTHING or self.asker.pending is not None:
             return  # what is asked for goes on from the rows that are here
         kmax, updates = self.policy.rested(meter.seen(self.core, self.kmax))
+        kmax = max(kmax, self.k)
         if kmax != self.kmax:
             self.core.resize(kmax)
             meter.least = max(self.k, meter.least - (self.kmax - kmax))
@@ -68,7 +69,8 @@ class Filling:
                 self.meter.rows = max(count(), 1)
                 kmax = self.policy.start(self.k, self.meter.rows)
             else:
-                kmax = max(self.policy.refilled(self.meter.seen(self.core, self.kmax)), self.k)
+                kmax = self.policy.refilled(self.meter.seen(self.core, self.kmax))
+            kmax = max(kmax, self.k)
             below, again = self.kept.below()
             question = Question(max(kmax - self.core.size, 1) + again, below, kmax, self.core.bound)
             if self.refill_at is not None and not first:

@@ -186,7 +186,7 @@ class Adaptive:
                 return enough, seen.updates
         if seen.updates <= self.alpha * goal:
             return seen.kmax, seen.updates
-        less = seen.kmax - int(self.gamma * (seen.least - seen.k))
+        less = seen.kmax - int(self.gamma * max(seen.least - seen.k, 0))  # a whole table may have fewer than k rows
         return max(seen.k, less), (1 - self.gamma) * self.alpha * goal
 
 
