@@ -250,6 +250,33 @@ def test_a_view_survives_a_restart_or_is_built_again():
         sb.View.restore(table, {"id": np.zeros(1)})
 
 
+def test_a_view_that_is_saved_after_every_batch_watches_its_size_as_one_that_goes_on():
+    """As on Spark, where each batch finds the view in its state."""
+    rng = np.random.default_rng(5)
+    table = Columns(rng.normal(size=500))
+    one = sb.View(table, 3, "value", kmax=40)
+    other = resumed(sb.View, table, one.save(), {})
+    for turn in range(50):
+        ids = rng.choice(500, 1 + turn, replace=False)
+        table.value[ids] = rng.normal(size=len(ids))
+        for view in (one, other):
+            view.apply({"id": ids, "value": table.value[ids]})
+        saved = other.save()
+        other = resumed(sb.View, table, saved, {})
+    assert saved["swings"].tolist() == one.save()["swings"].tolist()
+    mine, its = one._filling.meter, other._filling.meter
+    assert (its._swings.count, its.due, its.updates) == (50, mine.due, mine.updates)
+    assert its._laws == mine._swings.laws(one.kmax)
+    old = resumed(sb.View, table, {name: value for name, value in saved.items() if name != "swings"}, {})
+    assert old._filling.meter.updates == 0  # nothing is known of how far the size fell in those before
+    for at, wrong in (((0, 0), -1.0), ((0, 2), 0.0), ((1, 0), 0.0), ((1, 1), 0.0), ((2, 2), -1.0), ((3, 4), np.nan)):
+        bad = saved["swings"].copy()
+        bad[at] = wrong
+        for swings in (bad, bad[:0], bad[:, :5], bad[[0, *[1] * 65]]):
+            with pytest.raises(sb.SnapshotError):
+                resumed(sb.View, table, {**saved, "swings": swings}, {})
+
+
 def test_policies():
     seen = Seen(10, 100, 10_000, 9, 9, 1000, 5, 5, 1.0, 1e-4)
     printed = Adaptive(share=1, watch=False)

@@ -132,6 +132,12 @@ class Meter:
         counted = (self.least, self.updates, self.good, self.bad, self._warned)
         return np.array([self.rows, self.update_cost, self.refill_cost, *counted], np.float64)
 
+    def save_swings(self) -> np.ndarray:
+        """What is known of the size's swings, and when to look at them next."""
+        swings = self._swings.save()
+        swings[0, 3:5] = self._look, self.relevant
+        return swings
+
     def load(self, saved: np.ndarray, core: Core) -> None:
         """Go on counting where another view stopped."""
         rows, self.update_cost, self.refill_cost, *counted = saved.tolist()
@@ -139,3 +145,10 @@ class Meter:
         self.rows, self._warned = int(rows), bool(warned)
         was = self.stats
         was.ignorable, was.neutral, was.good, was.bad, was.stale = core.counts
+
+    def load_swings(self, saved: np.ndarray, kmax: int) -> None:
+        """Go on watching where another view of so many rows stopped."""
+        self._swings = Swings.resume(saved)
+        self._look, self.relevant = int(saved[0, 3]), float(saved[0, 4])
+        if self._swings.count:
+            self._laws = self._swings.laws(kmax)
