@@ -15,6 +15,7 @@ from skyband.tables.columns import Columns
 from skyband.view.core import Core
 from skyband.view.policy import Adaptive, Fixed, Modelled, Root, Seen
 from skyband.view.restore import resumed
+from skyband.view.stats import Meter
 from skyband.view.swings import Stretch, Swing, Swings
 
 
@@ -563,6 +564,77 @@ def test_a_policy_takes_no_rows_away_that_are_read():
         view.apply({"id": [turn], "value": [0.5]})
     assert (view.kmax, view.size, view.stats.refills) == (3, 3, 0)
     assert told(view) == naive(table.value, 3)
+
+
+def test_a_view_that_is_refilled_early_keeps_its_spare_rows_beyond_that():
+    table = Columns(np.arange(100.0))
+    assert [sb.View(table, 2, "value", refill_at=n).kmax for n in (None, 2, 30)] == [12, 12, 40]
+    view = sb.View(table, 2, "value", kmax=Shrinking(), refill_at=5)
+    assert view.kmax == 11
+    for turn in range(6):
+        view.apply({"id": [turn], "value": [0.0]})
+    assert (view.kmax, view.size, view.stats.refills) == (5, 5, 0)
+
+
+class Listening(Fixed):
+    """A policy of a user's own that notes when it was asked."""
+
+    asked = ()
+
+    def rested(self, seen):
+        Listening.asked += (seen.updates,)
+        return super().rested(seen)
+
+
+def test_a_batch_of_one_row_says_little_of_what_an_update_costs():
+    core, meter = Core(10), Meter(2)
+    core.apply(np.arange(20), np.arange(20.0))
+    meter.account(core, 20_000, 20e-6)
+    assert (meter.update_cost, meter.relevant) == (pytest.approx(1e-9), 20 / 20_000)
+    core.apply(np.array([30]), np.array([30.0]))
+    meter.account(core, 1, 10e-6)
+    assert meter.update_cost < 2e-9
+    assert meter.relevant == pytest.approx(20 / 20_000, rel=0.1)
+    for _ in range(40):
+        meter.account(core, 20_000, 60e-6)
+    assert meter.update_cost == pytest.approx(3e-9, rel=0.01)
+
+
+def test_a_policy_is_asked_soon_after_a_refill_however_long_the_view_has_been_there():
+    table = Columns(np.arange(10.0))
+    view = sb.View(table, 2, "value", kmax=Listening(3))
+    Listening.asked = ()
+
+    def rest(batches):
+        for _ in range(batches):
+            view.apply({"id": [0], "value": [0.0]})
+
+    rest(300)
+    first = (1, 4, 13, 32, 39, 47, 57)
+    assert Listening.asked[:7] == first
+    assert len(Listening.asked) < 20
+    table.value[8:] = 0.0
+    view.apply({"id": [8, 9], "value": [0.0, 0.0]})
+    assert view.stats.refills == 1
+    Listening.asked = ()
+    rest(60)
+    assert Listening.asked == first
+
+
+def test_every_refill_but_the_first_belies_what_was_foretold():
+    table = Columns(np.arange(100.0))
+    view = sb.View(table, 2, "value", kmax=3)
+    swings = view._filling.meter._swings
+    for turn in range(40):
+        view.apply({"id": [turn], "value": [0.0]})
+    assert swings._enough == 32
+    table.value[98:] = 0.0
+    view.apply({"id": [98, 99], "value": [0.0, 0.0]})
+    assert (view.stats.refills, swings._enough) == (1, 2 * 41)
+    for turn in range(97, 17, -2):
+        view.apply({"id": [turn, turn - 1], "value": [0.0, 0.0]})
+    assert view.stats.refills > 40
+    assert swings._enough <= 2 * swings.count  # refills now and then may be the cheapest: its falls are still looked at
 
 
 def test_changes_that_are_applied_again_after_a_refill_are_no_falls():

@@ -24,7 +24,8 @@ class Filling:
     def __init__(self, kept: Kept, k: int, policy: Policy, refill_at: int | None, ask: Ask) -> None:
         self.kept, self.core = kept, kept.core
         self.k, self.kmax, self.policy, self.refill_at = k, k, policy, refill_at
-        self.meter = Meter(k)
+        self.fewest = max(k, refill_at or 0)  # which is what k means to a policy: fewer of them are a refill
+        self.meter = Meter(self.fewest)
         self.asker = Asker(ask)
         self.trouble = TableError("the table has not answered yet")
 
@@ -49,10 +50,10 @@ class Filling:
         if not meter.due or self.core.bound == NOTHING or self.asker.pending is not None:
             return  # what is asked for goes on from the rows that are here
         kmax, updates = self.policy.rested(meter.seen(self.core, self.kmax))
-        kmax = max(kmax, self.k)
+        kmax = max(kmax, self.fewest)
         if kmax != self.kmax:
             self.core.resize(kmax)
-            meter.least = max(self.k, meter.least - (self.kmax - kmax))
+            meter.least = max(self.fewest, meter.least - (self.kmax - kmax))
             meter.resized()
             self.kmax = kmax
         meter.updates = int(updates)
@@ -67,10 +68,10 @@ class Filling:
         try:
             if first:
                 self.meter.rows = max(count(), 1)
-                kmax = self.policy.start(self.k, self.meter.rows)
+                kmax = self.policy.start(self.fewest, self.meter.rows)
             else:
                 kmax = self.policy.refilled(self.meter.seen(self.core, self.kmax))
-            kmax = max(kmax, self.k)
+            kmax = max(kmax, self.fewest)
             below, again = self.kept.below()
             question = Question(max(kmax - self.core.size, 1) + again, below, kmax, self.core.bound)
             if self.refill_at is not None and not first:
@@ -89,7 +90,7 @@ class Filling:
         self.trouble = error
 
     def _settle(self, question: Question, rows: pa.Table, seconds: float) -> None:
-        self.meter.refilled(rows.num_rows, seconds)
+        self.meter.refilled(rows.num_rows, seconds, first=question.bound == NOTHING)
         self.core.resize(max(question.kmax, self.core.size))
         self.meter.resized()
         self.kmax = question.kmax

@@ -120,12 +120,12 @@ class Swings:
         """The root of how many rows enter or leave, an update."""
         return math.sqrt(max(self._moves, _FEW) / max(self._updates, 1.0))
 
-    @property
-    def next_look(self) -> int:
-        """After how many batches the laws are worth a look again; seldom, while a walk is all they can tell."""
-        if self.count < self._enough:
-            return min(1 + int(_SELDOM * self.count), self._enough)
-        return 1 + int(_AGAIN * self.count)
+    def next_look(self, begun: int) -> int:
+        """After how many batches a look is worth its while again: when a fifth more have come, in all or since `begun`.
+
+        Seldom, while a walk is all that they can tell.
+        """
+        return min(_later(self.count, self._enough), begun + _later(self.count - begun, _ENOUGH))
 
     def add(self, one: Stretch, moves: int) -> None:
         """One more batch, in which so many rows have entered or left."""
@@ -154,7 +154,7 @@ class Swings:
 
     def belied(self) -> None:
         """The view fell farther than it was foretold to: whether falls end must be seen for twice as long."""
-        self._enough = 2 * max(self._enough, self.count)
+        self._enough = max(self._enough, 2 * self.count)
 
     def save(self) -> np.ndarray:
         """All that is known: a line of its own, then one for each length."""
@@ -212,6 +212,10 @@ class Swings:
         once = self._mean[-len(count)][0]  # updates of the shortest of these
         chosen = (Swing(math.exp(mean[n]), once * float(turns[n])) for n in (last, -1))
         return next(chosen), next(chosen)
+
+
+def _later(count: int, enough: int) -> int:
+    return 1 + int(_AGAIN * count) if count >= enough else min(1 + int(_SELDOM * count), enough)
 
 
 @lru_cache(maxsize=_LONG)
