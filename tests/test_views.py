@@ -15,6 +15,7 @@ from skyband.tables.columns import Columns
 from skyband.view.core import Core
 from skyband.view.policy import Adaptive, Fixed, Modelled, Root, Seen
 from skyband.view.restore import resumed
+from skyband.view.stats import Meter
 from skyband.view.swings import Stretch, Swing, Swings
 
 
@@ -250,6 +251,33 @@ def test_a_view_survives_a_restart_or_is_built_again():
         sb.View.restore(table, {"id": np.zeros(1)})
 
 
+def test_a_view_that_is_saved_after_every_batch_watches_its_size_as_one_that_goes_on():
+    """As on Spark, where each batch finds the view in its state."""
+    rng = np.random.default_rng(5)
+    table = Columns(rng.normal(size=500))
+    one = sb.View(table, 3, "value", kmax=40)
+    other = resumed(sb.View, table, one.save(), {})
+    for turn in range(50):
+        ids = rng.choice(500, 1 + turn, replace=False)
+        table.value[ids] = rng.normal(size=len(ids))
+        for view in (one, other):
+            view.apply({"id": ids, "value": table.value[ids]})
+        saved = other.save()
+        other = resumed(sb.View, table, saved, {})
+    assert saved["swings"].tolist() == one.save()["swings"].tolist()
+    mine, its = one._filling.meter, other._filling.meter
+    assert (its._swings.count, its.due, its.updates) == (50, mine.due, mine.updates)
+    assert its._laws == mine._swings.laws(one.kmax)
+    old = resumed(sb.View, table, {name: value for name, value in saved.items() if name != "swings"}, {})
+    assert old._filling.meter.updates == 0  # nothing is known of how far the size fell in those before
+    for at, wrong in (((0, 0), -1.0), ((0, 2), 0.0), ((1, 0), 0.0), ((1, 1), 0.0), ((2, 2), -1.0), ((3, 4), np.nan)):
+        bad = saved["swings"].copy()
+        bad[at] = wrong
+        for swings in (bad, bad[:0], bad[:, :5], bad[[0, *[1] * 65]]):
+            with pytest.raises(sb.SnapshotError):
+                resumed(sb.View, table, {**saved, "swings": swings}, {})
+
+
 def test_policies():
     seen = Seen(10, 100, 10_000, 9, 9, 1000, 5, 5, 1.0, 1e-4)
     printed = Adaptive(share=1, watch=False)
@@ -264,6 +292,7 @@ def test_policies():
     assert printed.refilled(seen._replace(updates=4000)) == 125
     assert printed.refilled(seen._replace(updates=9000)) == 100
     assert printed.rested(seen._replace(updates=30_000, least=50)) == (80, 10_000)
+    assert printed.rested(seen._replace(updates=30_000, least=2)) == (100, 10_000)  # a table of fewer than k rows
     walk, wild = Swing(1000.0, 5e8), Swing(10_000.0, 5e8)  # 10 rows and 100 in 50,000 updates
     calm = seen._replace(updates=50_000, swing=walk, walk=walk)
     assert Adaptive().rested(calm) == (18, 50_000)
@@ -489,6 +518,136 @@ def test_rows_that_come_during_a_refill_are_no_more_than_kmax():
         view._core._check()
     assert view.stats.refills > 1
     assert told(view) == naive(table.value, 4)
+
+
+class Shrinking:
+    """A policy of a user's own: it takes rows away whenever it is asked, and some that the view needs."""
+
+    def start(self, k, rows):
+        del rows
+        return k + 6
+
+    def refilled(self, seen):
+        return seen.kmax
+
+    def rested(self, seen):
+        return max(seen.kmax - 2, 0), seen.updates
+
+
+@pytest.mark.parametrize("kmax", [8, Shrinking()])
+def test_rows_that_were_let_go_during_a_refill_are_asked_for_again(kmax):
+    """The answer goes on below what the view had when it asked; since then it was full, or was made smaller."""
+    table = Trouble(np.arange(40.0))
+    view = sb.View(table, 2, "value", kmax=kmax, refill_at=7)
+    table.gate = threading.Event()
+    table.value[38:] = np.nan
+    view.apply({"id": [38, 39], "value": [np.nan, np.nan]})
+    now = table.value.copy()  # the table answers with what it holds at this moment
+    for ids, value in (([0, 1, 2], 100.0), ([35, 36, 37], 0.0), ([0, 1, 2, 34], 0.0)):
+        if 34 in ids:
+            table.gate.set()
+            assert view.settle(20)
+            table.value = now
+        now[ids] = value
+        view.apply({"id": ids, "value": now[ids]})
+    assert view.settle(20)
+    view._core._check()
+    assert told(view) == naive(now, 2) == [(33.0, 33), (32.0, 32)]
+
+
+def test_a_policy_takes_no_rows_away_that_are_read():
+    table = Columns(np.arange(20.0))
+    view = sb.View(table, 3, "value", kmax=Shrinking())
+    assert view.kmax == 9
+    for turn in range(5):
+        table.value[turn] = 0.5
+        view.apply({"id": [turn], "value": [0.5]})
+    assert (view.kmax, view.size, view.stats.refills) == (3, 3, 0)
+    assert told(view) == naive(table.value, 3)
+
+
+def test_a_view_that_is_refilled_early_keeps_its_spare_rows_beyond_that():
+    table = Columns(np.arange(100.0))
+    assert [sb.View(table, 2, "value", refill_at=n).kmax for n in (None, 2, 30)] == [12, 12, 40]
+    view = sb.View(table, 2, "value", kmax=Shrinking(), refill_at=5)
+    assert view.kmax == 11
+    for turn in range(6):
+        view.apply({"id": [turn], "value": [0.0]})
+    assert (view.kmax, view.size, view.stats.refills) == (5, 5, 0)
+
+
+class Listening(Fixed):
+    """A policy of a user's own that notes when it was asked."""
+
+    asked = ()
+
+    def rested(self, seen):
+        Listening.asked += (seen.updates,)
+        return super().rested(seen)
+
+
+def test_a_batch_of_one_row_says_little_of_what_an_update_costs():
+    core, meter = Core(10), Meter(2)
+    core.apply(np.arange(20), np.arange(20.0))
+    meter.account(core, 20_000, 20e-6)
+    assert (meter.update_cost, meter.relevant) == (pytest.approx(1e-9), 20 / 20_000)
+    core.apply(np.array([30]), np.array([30.0]))
+    meter.account(core, 1, 10e-6)
+    assert meter.update_cost < 2e-9
+    assert meter.relevant == pytest.approx(20 / 20_000, rel=0.1)
+    for _ in range(40):
+        meter.account(core, 20_000, 60e-6)
+    assert meter.update_cost == pytest.approx(3e-9, rel=0.01)
+
+
+def test_a_policy_is_asked_soon_after_a_refill_however_long_the_view_has_been_there():
+    table = Columns(np.arange(10.0))
+    view = sb.View(table, 2, "value", kmax=Listening(3))
+    Listening.asked = ()
+
+    def rest(batches):
+        for _ in range(batches):
+            view.apply({"id": [0], "value": [0.0]})
+
+    rest(300)
+    first = (1, 4, 13, 32, 39, 47, 57)
+    assert Listening.asked[:7] == first
+    assert len(Listening.asked) < 20
+    table.value[8:] = 0.0
+    view.apply({"id": [8, 9], "value": [0.0, 0.0]})
+    assert view.stats.refills == 1
+    Listening.asked = ()
+    rest(60)
+    assert Listening.asked == first
+
+
+def test_every_refill_but_the_first_belies_what_was_foretold():
+    table = Columns(np.arange(100.0))
+    view = sb.View(table, 2, "value", kmax=3)
+    swings = view._filling.meter._swings
+    for turn in range(40):
+        view.apply({"id": [turn], "value": [0.0]})
+    assert swings._enough == 32
+    table.value[98:] = 0.0
+    view.apply({"id": [98, 99], "value": [0.0, 0.0]})
+    assert (view.stats.refills, swings._enough) == (1, 2 * 41)
+    for turn in range(97, 17, -2):
+        view.apply({"id": [turn, turn - 1], "value": [0.0, 0.0]})
+    assert view.stats.refills > 40
+    assert swings._enough <= 2 * swings.count  # refills now and then may be the cheapest: its falls are still looked at
+
+
+def test_changes_that_are_applied_again_after_a_refill_are_no_falls():
+    table = Trouble(np.arange(40.0))
+    view = sb.View(table, 2, "value", kmax=8, refill_at=7)
+    table.gate = threading.Event()
+    table.value[38:] = np.nan
+    view.apply({"id": [38, 39], "value": [np.nan, np.nan]})
+    view.apply({"id": [31], "value": [0.0]})  # it is outside; but the table gives it as it was
+    table.gate.set()
+    assert view.settle(20)
+    assert (view.size, view._filling.meter.least) == (7, 7)
+    assert view._core.take_stretch(0) == (0, 0, 0, 0, 0)
 
 
 @settings(max_examples=30)

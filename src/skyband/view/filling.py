@@ -24,7 +24,8 @@ class Filling:
     def __init__(self, kept: Kept, k: int, policy: Policy, refill_at: int | None, ask: Ask) -> None:
         self.kept, self.core = kept, kept.core
         self.k, self.kmax, self.policy, self.refill_at = k, k, policy, refill_at
-        self.meter = Meter(k)
+        self.fewest = max(k, refill_at or 0)  # which is what k means to a policy: fewer of them are a refill
+        self.meter = Meter(self.fewest)
         self.asker = Asker(ask)
         self.trouble = TableError("the table has not answered yet")
 
@@ -46,12 +47,13 @@ class Filling:
     def relax(self) -> None:
         """Let the policy take rows away after a long time without a refill."""
         meter = self.meter
-        if not meter.due or self.core.bound == NOTHING:
-            return
+        if not meter.due or self.core.bound == NOTHING or self.asker.pending is not None:
+            return  # what is asked for goes on from the rows that are here
         kmax, updates = self.policy.rested(meter.seen(self.core, self.kmax))
+        kmax = max(kmax, self.fewest)
         if kmax != self.kmax:
             self.core.resize(kmax)
-            meter.least = max(self.k, meter.least - (self.kmax - kmax))
+            meter.least = max(self.fewest, meter.least - (self.kmax - kmax))
             meter.resized()
             self.kmax = kmax
         meter.updates = int(updates)
@@ -66,11 +68,12 @@ class Filling:
         try:
             if first:
                 self.meter.rows = max(count(), 1)
-                kmax = self.policy.start(self.k, self.meter.rows)
+                kmax = self.policy.start(self.fewest, self.meter.rows)
             else:
-                kmax = max(self.policy.refilled(self.meter.seen(self.core, self.kmax)), self.k)
+                kmax = self.policy.refilled(self.meter.seen(self.core, self.kmax))
+            kmax = max(kmax, self.fewest)
             below, again = self.kept.below()
-            question = Question(max(kmax - self.core.size, 1) + again, below, kmax)
+            question = Question(max(kmax - self.core.size, 1) + again, below, kmax, self.core.bound)
             if self.refill_at is not None and not first:
                 self.asker.later(question)
             else:
@@ -87,18 +90,19 @@ class Filling:
         self.trouble = error
 
     def _settle(self, question: Question, rows: pa.Table, seconds: float) -> None:
-        self.meter.refilled(rows.num_rows, seconds)
+        self.meter.refilled(rows.num_rows, seconds, first=question.bound == NOTHING)
         self.core.resize(max(question.kmax, self.core.size))
         self.meter.resized()
         self.kmax = question.kmax
         self.kept.settle(rows, question.wanted)
-        self.core.take_stretch(0)
-        self.meter.begin(self.core.size)
 
     def _fit(self) -> None:
         """Let go of rows beyond kmax that came while the table was asked; runs of equal scores stay whole."""
         if not self.kept.hashed:
             self.core.resize(self.kmax)
+        self.core.take_least()  # what was added and applied again is no fall
+        self.core.take_stretch(0)
+        self.meter.begin(self.core.size)
 
     def absorb(self, count: Callable[[], int]) -> None:
         """If the table has answered: add its rows, then apply again what has changed since it was asked."""
@@ -110,9 +114,11 @@ class Filling:
         if found is None:
             return
         pending, answer = found
-        self._settle(pending.question, *answer)
-        for batch in pending.since:  # idempotent: what the view has already is set to what it is
-            self.kept.again(batch)
-        self._fit()
+        if self.core.bound == pending.question.bound:
+            self._settle(pending.question, *answer)
+            for batch in pending.since:  # idempotent: what the view has already is set to what it is
+                self.kept.again(batch)
+            self._fit()
+        # else it was full meanwhile, and let go of rows that rank before all of the answer
         if self.due():
             self.ask(count)

@@ -1,8 +1,8 @@
 """How large a view may grow: kmax policies, as values.
 
 A policy is asked when the view must be refilled, and now and then after a batch that needed no refill: when a fifth
-more batches have come than at the last time, for few of them tell anything that those before did not. It sees what was
-counted and answers with a kmax. All of them are frozen and hold no state.
+more batches have come than at the last time, in all or since the last refill, for few of them tell anything that those
+before did not. It sees what was counted and answers with a kmax. All of them are frozen and hold no state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JENSEN = 1.83  # E[1 / Z] * E[Z] of the walk with p = q
 class Seen(NamedTuple):
     """What a view has counted since its last refill."""
 
-    k: int
+    k: int  # with fewer rows the table is asked: k of the view, or its `refill_at`
     kmax: int
     rows: int  # of the base table
     size: int  # of the view
@@ -186,7 +186,7 @@ class Adaptive:
                 return enough, seen.updates
         if seen.updates <= self.alpha * goal:
             return seen.kmax, seen.updates
-        less = seen.kmax - int(self.gamma * (seen.least - seen.k))
+        less = seen.kmax - int(self.gamma * max(seen.least - seen.k, 0))  # a whole table may have fewer than k rows
         return max(seen.k, less), (1 - self.gamma) * self.alpha * goal
 
 

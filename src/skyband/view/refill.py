@@ -23,6 +23,7 @@ class Question(NamedTuple):
     wanted: int
     below: tuple[float, object] | None
     kmax: int
+    bound: tuple[float, int] | None  # of the view when it asked: the answer goes on from there, and from nowhere else
 
 
 class Answer(NamedTuple):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Columns = Mapping[str, np.ndarray | pa.Table]
 
 _OPTIONS = ("kmax", "refill_at", "ordered")
+_SWINGS = {"swings": held("f8", "lengths", 9, low=-FAR, high=FAR)}
 
 
 def saved(view: View, kept: Kept, filling: Filling) -> dict[str, np.ndarray | pa.Table]:
@@ -41,6 +42,7 @@ def saved(view: View, kept: Kept, filling: Filling) -> dict[str, np.ndarray | pa
         **kept.save(),
         "view": np.array([view.k, view.kmax, view.version, view.ascending], np.int64),
         "meter": filling.meter.save(),
+        "swings": filling.meter.save_swings(),
         "what": pa.table(what, schema=kinds),
     }
 
@@ -49,10 +51,12 @@ def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str,
     """A view as it was when it was saved, whatever has happened since."""
     try:
         found = checked(saved, {"view": whole(4), "meter": held("f8", 8, low=-FAR, high=FAR)})
+        swings = checked(saved, _SWINGS if "swings" in saved else {})  # what was saved before there were any lacks them
         k, kmax, version, ascending = (int(x) for x in found["view"])
         what = cast("pa.Table", saved["what"]).to_pylist()[0]
         kept = Kept.resume(saved, what["key"], what["columns"])
         options = {**_as_saved(what), **options}
+        require("swings" not in swings or len(swings["swings"]), "swings has no line")
         require(1 <= k <= kmax <= 1 << 40, "view has a value that it cannot have")
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
         msg = f"this is no saved view ({type(error).__name__}: {error}): give what View.save() returned"
@@ -66,7 +70,7 @@ def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str,
         raise SnapshotError(msg)
     given = {**options, "columns": what["columns"], "ascending": bool(ascending)}
     view = kind.resume(table, k, what["by"], kept, **given)
-    view.go_on(version, kmax, found["meter"])
+    view.go_on(version, kmax, found["meter"], swings.get("swings"))
     return view
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("skyband")
 _MANY = 50  # rows that must have left before a word is said about it
 _USUAL = 1e-7  # seconds of an update, before one was measured
-_OLD = 0.8  # how much of the mean cost of an update is from before the last batch
+_OLD = 0.8  # how much of the mean cost of an update is from before the last batch, if all are of one size
 
 
 @dataclass
@@ -48,27 +48,32 @@ class Meter:
         self.stats = ViewStats()
         self.k, self.rows = k, 1
         self.update_cost, self.refill_cost = _USUAL, 0.0
-        self.relevant = -1.0  # the part of the changes that concern the view, the mean of late; none yet
+        self.relevant = 0.0  # the part of the changes that concern the view, the mean of late
+        self._late = 0.0  # so many updates is "of late"
         self.least = self.updates = self.good = self.bad = 0
         """The smallest size since the last refill, and how many changes there were."""
         self._swings, self._laws = Swings(), (WALK, WALK)
         self._look = 1  # after so many batches, at what they tell of the size's swings
+        self._begun = 0  # after so many batches: the last refill
         self._warned = False
 
     def begin(self, size: int) -> None:
         """From here on: a view of so many rows that has just been filled."""
         self.updates = self.good = self.bad = 0
         self.least = size
+        self._begun = self._swings.count
 
     def account(self, core: Core, updates: int, seconds: float) -> None:
         """Count what the core did, and learn what an update costs."""
         if updates <= 0:
             return
-        cost = seconds / updates
-        self.update_cost = cost if self.update_cost == _USUAL else _OLD * self.update_cost + (1 - _OLD) * cost
         was, counts = self.stats, core.counts
         relevant = (sum(counts[1:4]) - was.neutral - was.good - was.bad) / updates
-        self.relevant = relevant if self.relevant < 0 else _OLD * self.relevant + (1 - _OLD) * relevant
+        # by updates, not by batches: one of a single row takes ten thousand times as long for it as one of many does
+        part = updates / (_OLD * self._late + updates)
+        self._late = _OLD * self._late + updates if self._late else updates / (1 - _OLD)
+        self.update_cost += part * (seconds / updates - self.update_cost)
+        self.relevant += part * (relevant - self.relevant)
         was.update_seconds += seconds
         self.updates += updates
         good, bad = counts.good - was.good, counts.bad - was.bad
@@ -83,9 +88,9 @@ class Meter:
         self._swings.resized()
         self._look = min(self._look, self._swings.count + 1)
 
-    def refilled(self, rows: int, seconds: float) -> None:
-        """Count a refill."""
-        if self.stats.refills:  # the first is what the view begins with
+    def refilled(self, rows: int, seconds: float, *, first: bool = False) -> None:
+        """Count a refill; the first is what the view begins with, and says nothing of its swings."""
+        if not first:
             self._swings.belied()
         self.stats.refills += 1
         self.stats.refilled_rows += rows
@@ -100,7 +105,7 @@ class Meter:
     def seen(self, core: Core, kmax: int) -> Seen:
         """What a policy may know."""
         if self.due:
-            self._laws, self._look = self._swings.laws(kmax), self._swings.next_look
+            self._laws, self._look = self._swings.laws(kmax), self._swings.next_look(self._begun)
         return Seen(
             self.k,
             kmax,
@@ -112,7 +117,7 @@ class Meter:
             self.bad,
             self.refill_cost,
             self.update_cost,
-            max(self.relevant, 0.0),
+            self.relevant,
             *self._laws,
         )
 
@@ -132,6 +137,12 @@ class Meter:
         counted = (self.least, self.updates, self.good, self.bad, self._warned)
         return np.array([self.rows, self.update_cost, self.refill_cost, *counted], np.float64)
 
+    def save_swings(self) -> np.ndarray:
+        """What is known of the size's swings, and when to look at them next."""
+        swings = self._swings.save()
+        swings[0, 3:7] = self._look, self._begun, self.relevant, self._late
+        return swings
+
     def load(self, saved: np.ndarray, core: Core) -> None:
         """Go on counting where another view stopped."""
         rows, self.update_cost, self.refill_cost, *counted = saved.tolist()
@@ -139,3 +150,11 @@ class Meter:
         self.rows, self._warned = int(rows), bool(warned)
         was = self.stats
         was.ignorable, was.neutral, was.good, was.bad, was.stale = core.counts
+
+    def load_swings(self, saved: np.ndarray, kmax: int) -> None:
+        """Go on watching where another view of so many rows stopped."""
+        self._swings = Swings.resume(saved)
+        self._look, self._begun = int(saved[0, 3]), int(saved[0, 4])
+        self.relevant, self._late = min(max(float(saved[0, 5]), 0.0), 1.0), max(float(saved[0, 6]), 0.0)
+        if self._swings.count:
+            self._laws = self._swings.laws(kmax)

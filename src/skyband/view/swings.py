@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skyband.engines.checked import require
+
 _SPREAD = 0.28  # of the logarithm of one stretch's fall: 0.4 for a walk at random, 0.15 for one that is pulled back
 _LONG = 6  # lengths from the longest down, which tell most of what is to come
 _ENOUGH = 32  # batches, before it can be told whether falls end
@@ -17,6 +19,7 @@ _AHEAD = 1e4  # times as long as all that was seen: what turns back later is as 
 _LIKELY = 0.5  # more squared deviations than the likeliest law has: about as likely
 _LEAST = 0.5  # rows: the logarithm of a fall of none would be no number
 _FEW = 3.0  # rows, at least, are taken to have moved
+_LENGTHS = 64  # that there can be
 _FAR = 500.0  # exp of which is more updates than there will ever be
 _WAIT = (
     math.pi / 2
@@ -74,6 +77,7 @@ class Swing(NamedTuple):
         return _WAIT * self.calm * np.expm1(np.minimum((np.asarray(fall) / self.scale) ** 2, _FAR))
 
 
+_BLANK = (0.0,) * len(Stretch._fields)
 WALK = Swing(1.0, 1.0)
 """Of which nothing is known."""
 
@@ -116,12 +120,12 @@ class Swings:
         """The root of how many rows enter or leave, an update."""
         return math.sqrt(max(self._moves, _FEW) / max(self._updates, 1.0))
 
-    @property
-    def next_look(self) -> int:
-        """After how many batches the laws are worth a look again; seldom, while a walk is all they can tell."""
-        if self.count < self._enough:
-            return min(1 + int(_SELDOM * self.count), self._enough)
-        return 1 + int(_AGAIN * self.count)
+    def next_look(self, begun: int) -> int:
+        """After how many batches a look is worth its while again: when a fifth more have come, in all or since `begun`.
+
+        Seldom, while a walk is all that they can tell.
+        """
+        return min(_later(self.count, self._enough), begun + _later(self.count - begun, _ENOUGH))
 
     def add(self, one: Stretch, moves: int) -> None:
         """One more batch, in which so many rows have entered or left."""
@@ -150,7 +154,38 @@ class Swings:
 
     def belied(self) -> None:
         """The view fell farther than it was foretold to: whether falls end must be seen for twice as long."""
-        self._enough = 2 * max(self._enough, self.count)
+        self._enough = max(self._enough, 2 * self.count)
+
+    def save(self) -> np.ndarray:
+        """All that is known: a line of its own, then one for each length."""
+        lines = [(self._updates, self._moves, self._enough, *_BLANK, 0.0)]
+        for one, count, mean in zip(self._open, self._count, self._mean, strict=True):
+            lines.append((count, *mean, *(_BLANK if one is None else one), one is not None))
+        return np.array(lines, np.float64)
+
+    @classmethod
+    def resume(cls, saved: np.ndarray) -> Swings:
+        """Go on from what was saved.
+
+        Examples
+        --------
+        >>> swings = Swings()
+        >>> for fall in (3, 1, 2):
+        ...     swings.add(Stretch(100, fall, 0, -fall, -fall), 10)
+        >>> Swings.resume(swings.save()).falls() == swings.falls()
+        array([ True,  True])
+        """
+        own, lines = saved[0], saved[1:]
+        right = (lines[:, :2] >= 1).all(axis=1) & (lines[:, 2] >= 0) & ((lines[:, 3] >= 1) | (lines[:, -1] == 0))
+        require(right.all() and len(lines) <= _LENGTHS, "swings has a value that it cannot have")
+        require((own[:2] >= 0).all() and own[2] >= _ENOUGH, "swings has a value that it cannot have")
+        self = cls()
+        self._updates, self._moves, self._enough = float(own[0]), float(own[1]), int(own[2])
+        for count, updates, fall, *one, waits in lines.tolist():
+            self._count.append(int(count))
+            self._mean.append((updates, fall))
+            self._open.append(Stretch(*one) if waits else None)
+        return self
 
     def falls(self) -> np.ndarray:
         """The mean fall over stretches of each length, at the size that the view has now."""
@@ -177,6 +212,10 @@ class Swings:
         once = self._mean[-len(count)][0]  # updates of the shortest of these
         chosen = (Swing(math.exp(mean[n]), once * float(turns[n])) for n in (last, -1))
         return next(chosen), next(chosen)
+
+
+def _later(count: int, enough: int) -> int:
+    return 1 + int(_AGAIN * count) if count >= enough else min(1 + int(_SELDOM * count), enough)
 
 
 @lru_cache(maxsize=_LONG)

@@ -364,7 +364,12 @@ class View:
         self._begin(self._nothing(types) if kept is None else kept, kmax, refill_at)
         return self
 
-    def go_on(self, version: int, kmax: int, measured: np.ndarray) -> None:
+    def go_on(self, version: int, kmax: int, measured: np.ndarray, swings: np.ndarray | None) -> None:
         """With what was known of the past."""
         self.version, self._filling.kmax = version, kmax
-        self._filling.meter.load(measured, self._core)
+        meter = self._filling.meter
+        meter.load(measured, self._core)
+        if swings is None:
+            meter.begin(self._core.size)  # how far it fell in the updates before is not known
+        else:
+            meter.load_swings(swings, kmax)
