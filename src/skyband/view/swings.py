@@ -21,9 +21,7 @@ _LEAST = 0.5  # rows: the logarithm of a fall of none would be no number
 _FEW = 3.0  # rows, at least, are taken to have moved
 _LENGTHS = 64  # that there can be
 _FAR = 500.0  # exp of which is more updates than there will ever be
-_WAIT = (
-    math.pi / 2
-)  # until a walk at random first falls so far, against how long it takes to have fallen so on the mean
+_WAIT = math.pi / 2  # times as long a walk at random takes to fall so far as it takes until that is its mean fall
 
 
 class Stretch(NamedTuple):
