@@ -132,13 +132,13 @@ class Adaptive:
     fall how far, whether it walks at random or swings about a mean (`swings`). In a smaller view fewer rows come and
     go, and it falls less far, by the root of that. What a spare row costs is known too, from the part of the changes
     that concern the view. So kmax shrinks to where both together are expected to cost least; after a refill that came
-    too early it is at least what a walk at random asks for. It starts with k + sqrt(rows). The paper's own, at which
-    refills cost as much as updates, is `Adaptive(share=1, watch=False)`; it starts with rows^0.6.
+    too early it is at least what a walk at random asks for. It starts with k + sqrt(rows) / 2. The paper's own, at
+    which refills cost as much as updates, is `Adaptive(share=1, watch=False)`; it starts with rows^0.6.
 
     Examples
     --------
     >>> Adaptive().start(100, 1_000_000)
-    1100
+    600
     >>> seen = Seen(k=10, kmax=100, rows=1000, size=9, least=9, updates=50, good=5, bad=96,
     ...             refill_cost=1.0, update_cost=0.001)
     >>> printed = Adaptive(share=1, watch=False)
@@ -164,8 +164,8 @@ class Adaptive:
             raise QueryError(msg)
 
     def start(self, k: int, rows: int) -> int:
-        """As `Root`; the paper's own with rows^0.6, at least k."""
-        return Root().start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
+        """As `Root(0.5)`: until it has learnt, spare rows may be as dear as a refill; the paper's own with rows^0.6."""
+        return Root(0.5).start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
 
     def refilled(self, seen: Seen) -> int:
         """Larger if the refill came too early."""
