@@ -284,7 +284,7 @@ def test_policies():
     assert [p.start(10, 10_000) for p in (Fixed(50), Root(), Adaptive(), printed, Modelled())] == [
         50,
         110,
-        60,
+        91,
         251,
         110,
     ]

@@ -132,8 +132,8 @@ class Adaptive:
     fall how far, whether it walks at random or swings about a mean (`swings`). In a smaller view fewer rows come and
     go, and it falls less far, by the root of that. What a spare row costs is known too, from the part of the changes
     that concern the view. So kmax shrinks to where both together are expected to cost least; after a refill that came
-    too early it is at least what a walk at random asks for. It starts with k + sqrt(rows) / 2. The paper's own, at
-    which refills cost as much as updates, is `Adaptive(share=1, watch=False)`; it starts with rows^0.6.
+    too early it is at least what a walk at random asks for. It starts with k + sqrt(rows) / 2, or more in
+    a small table. The paper's own, at which refills cost as much as updates, is `Adaptive(share=1, watch=False)`.
 
     Examples
     --------
@@ -164,8 +164,15 @@ class Adaptive:
             raise QueryError(msg)
 
     def start(self, k: int, rows: int) -> int:
-        """As `Root(0.5)`: until it has learnt, spare rows may be as dear as a refill; the paper's own with rows^0.6."""
-        return Root(0.5).start(k, rows) if self.watch else max(k, min(round(rows**0.6), max(rows, 1)))
+        """Half the root of the rows, or enough for rows that come and go each on its own, at most the root of the rows.
+
+        The latter is n with n^2 = 72 (k + n): how far k + n such rows swing in 8,000 times as long as one stays
+        (`Swings.laws`). The paper's own starts with rows^0.6.
+        """
+        if self.watch:
+            root, own = math.sqrt(rows), 36 + math.sqrt(36**2 + 72 * k)
+            return k + math.ceil(min(max(root / 2, own), root))
+        return max(k, min(round(rows**0.6), max(rows, 1)))
 
     def refilled(self, seen: Seen) -> int:
         """Larger if the refill came too early."""
