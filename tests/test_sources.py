@@ -270,7 +270,7 @@ def test_ids_of_other_types_order_by_their_hash():
             else column.take(pa.array([4, 3, 2, 1, 0]))
         )
         assert sb.run(query, {**rows, "i": backwards})["i"].to_pylist() == first, "arrival does not matter"
-    with pytest.raises(sb.SchemaError, match="id='i' is list"):
+    with pytest.raises(sb.SchemaError, match=r"id .*'i'.* list"):
         sb.run(query, {**rows, "i": [[1]] * 5})
 
 
@@ -283,7 +283,7 @@ def test_groups_of_every_plain_type():
         assert answers.schema.field(name).type == table.schema.field(name).type
         assert answers.num_rows == n
         assert answers[name].to_pylist() == table[name].to_pylist()
-    with pytest.raises(sb.SchemaError, match="group by columns of plain values"):
+    with pytest.raises(sb.SchemaError, match="columns of plain values"):
         sb.run(sb.TopK(k=1, by="x", window=sb.Counting(6, 1), per=["list"]), every_type())
 
 

@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.errors import SchemaError
+from skyband.flow.arrow import plain, plain_type
 
-_MISSING = -(1 << 63)
+_LOWEST = -(1 << 63)
 
 
-def id_numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
+class Ids(NamedTuple):
+    """Ids as numbers that order: the larger ranks first, and one that is missing after all others."""
+
+    number: np.ndarray  # int64
+    missing: np.ndarray | None = None  # None: none is
+
+
+def read_ids(column: pa.ChunkedArray, name: str) -> Ids:
     """Ids as integers: integers as they are, any other type by its xxhash64 with Spark's seed.
 
     Examples
     --------
-    >>> id_numbers(pa.chunked_array([["hello", None]]), "i").tolist()
-    [-4367754540140381902, 42]
+    >>> read_ids(pa.chunked_array([["hello", None]]), "i")
+    Ids(number=array([-4367754540140381902,                   42]), missing=array([False,  True]))
     """
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
+    kind = plain_type(column.type)
     if pa.types.is_nested(kind):
-        msg = f"id={name!r} is {kind}: order by a column of plain values"
+        msg = f"id must name a column of plain values, got {name!r} of type {column.type}"
         raise SchemaError(msg)
+    column = plain(column)
+    missing = column.is_null().to_numpy() if column.null_count else None
     if pa.types.is_uint64(kind):  # the sign bit turned keeps the order
-        return column.fill_null(0).to_numpy().view(np.int64) ^ _MISSING
-    if pa.types.is_integer(kind):
-        return column.cast(pa.int64(), safe=False).fill_null(_MISSING).to_numpy()
-    return hashes(column)
+        number = column.fill_null(0).to_numpy().view(np.int64) ^ _LOWEST
+    elif pa.types.is_integer(kind):
+        number = column.cast(pa.int64(), safe=False).fill_null(_LOWEST).to_numpy()
+    else:
+        number = hashes(column)
+    return Ids(number, missing)
+
+
+def id_numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    """The numbers of ids that are never missing, such as keys.
+
+    Examples
+    --------
+    >>> id_numbers(pa.chunked_array([[7, 3]]), "i").tolist()
+    [7, 3]
+    """
+    return read_ids(column, name).number
 
 
 def hashes(column: pa.ChunkedArray) -> np.ndarray:
@@ -41,8 +62,8 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
     if pa.types.is_decimal(kind):
         hashed = _hashed_decimals(column)
     elif pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_float32(kind) or _narrow(kind):
-        plain = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
-        numbers = plain.cast(pa.float32() if pa.types.is_float32(kind) else pa.int32()).fill_null(0).to_numpy()
+        whole = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
+        numbers = whole.cast(pa.float32() if pa.types.is_float32(kind) else pa.int32()).fill_null(0).to_numpy()
         four = np.ascontiguousarray(numbers if numbers.dtype == np.int32 else numbers + np.float32(0))
         hashed = hash_bytes(four.view(np.uint8), np.arange(0, 4 * len(four) + 4, 4))
     elif pa.types.is_floating(kind):
@@ -76,10 +97,10 @@ def mixed(table: pa.Table) -> np.ndarray:
     """
     found = np.zeros(table.num_rows, np.uint64)
     for column in table.columns:
-        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        if pa.types.is_nested(plain.type):
-            plain = pa.chunked_array([pa.array(map(repr, plain.to_pylist()), pa.string())])
-        found = found * np.uint64(31) + hashes(plain).view(np.uint64)
+        values = plain(column)
+        if pa.types.is_nested(values.type):
+            values = pa.chunked_array([pa.array(map(repr, values.to_pylist()), pa.string())])
+        found = found * np.uint64(31) + hashes(values).view(np.uint64)
     return found
 
 

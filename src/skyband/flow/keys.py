@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
+from skyband.flow.arrow import concat_rows, plain, plain_type, take_rows
+
+_CODES = 1 << 62  # numbers of pairs that fit into 64 bits with room to spare
 
 
 class Groups:
@@ -35,13 +38,11 @@ class Groups:
         """The number of each row's group."""
         if not rows.num_rows:
             return np.empty(0, np.int32)
-        code, codes = np.zeros(rows.num_rows, np.int64), 1
-        for name in self.per:
-            column = _encoded(rows.column(name), name)
-            here, more = column.indices.to_numpy(zero_copy_only=False), max(len(column.dictionary), 1)
-            code, codes = (here, more) if codes == 1 else (code * more + here, codes * more)
+        code, codes = _encoded(rows.column(self.per[0]), self.per[0])
+        for name in self.per[1:]:
+            code, codes = combine_codes(code, codes, *_encoded(rows.column(name), name))
         code, rank, places = _numbered(code, codes)
-        numbers = self._numbers(rows.select(self.per).take(pa.array(places)))
+        numbers = self._numbers(take_rows(rows.select(self.per), places))
         return numbers[rank][code]
 
     def _numbers(self, groups: pa.Table) -> np.ndarray:
@@ -52,8 +53,8 @@ class Groups:
         numbers = np.empty(groups.num_rows, np.int32)
         before = len(self._code)
         new: list[int] = []
-        for i, value in enumerate(zip(*(groups.column(name).to_pylist() for name in self.per), strict=True)):
-            numbers[i] = self._code.setdefault(_key(value), len(self._code))
+        for i, key in enumerate(_group_keys(groups.select(self.per))):
+            numbers[i] = self._code.setdefault(key, len(self._code))
             if numbers[i] == before + len(new):
                 new.append(i)
         if new:
@@ -65,7 +66,7 @@ class Groups:
         seen = self.table()
         if seen is None or len(self.per) > 1:
             return None
-        column, values = _plain(rows.column(0)), _plain(seen.column(0))
+        column, values = plain(rows.column(0)), plain(seen.column(0))
         if column.type != values.type:
             return None
         found = pc.index_in(column, value_set=values)
@@ -74,25 +75,61 @@ class Groups:
     def table(self) -> pa.Table | None:
         """The `per` columns of all groups, in the order of their numbers; None before the first."""
         if len(self._seen) > 1:
-            self._seen = [pa.concat_tables(self._seen, promote_options="default").unify_dictionaries().combine_chunks()]
+            self._seen = [concat_rows(self._seen)]
         return self._seen[0] if self._seen else None
 
     def load(self, table: pa.Table) -> None:
         """Number the rows of `table` from 0 on, forgetting all groups known before."""
         self._seen = [table]
-        values = zip(*(table.column(name).to_pylist() for name in self.per), strict=True)
-        self._code = {_key(value): i for i, value in enumerate(values)}
+        self._code = {key: i for i, key in enumerate(_group_keys(table.select(self.per)))}
 
-    def values(self, codes: np.ndarray) -> list[pa.Array]:
+    def values(self, codes: np.ndarray) -> list[pa.ChunkedArray]:
         """The `per` columns of rows with these group numbers."""
         table = self.table()
         assert table is not None
-        return [column.take(pa.array(codes)).combine_chunks() for column in table.columns]
+        return take_rows(table, codes).columns
 
 
-def _key(value: tuple[object, ...]) -> tuple[object, ...]:
-    """What a group is known by: NaN is one value, as in GROUP BY, though it does not equal itself."""
-    return tuple("NaN" if part != part else part for part in value) if any(p != p for p in value) else value  # noqa: PLR0124
+def _group_keys(groups: pa.Table) -> Iterator[tuple[object, ...]]:
+    """What each group is known by: Python values that are equal exactly if the group is the same.
+
+    Times are whole numbers, since Python's datetimes drop nanoseconds and do not tell the two hours apart that a clock
+    set back repeats; text is bytes, which need not be UTF-8. NaN is one value, and so are zero and minus zero.
+    """
+    return zip(*(_key_values(plain(column)) for column in groups.columns), strict=True)
+
+
+def _key_values(column: pa.ChunkedArray) -> list[object]:
+    kind, types = column.type, pa.types
+    if types.is_floating(kind):
+        numbers = column.cast(pa.float64()).to_pylist()
+        return ["NaN" if number != number else number for number in numbers]  # noqa: PLR0124 - only NaN is not itself
+    if types.is_string(kind) or types.is_large_string(kind):
+        column = column.cast(pa.large_binary())
+    elif types.is_date32(kind) or types.is_time32(kind):
+        column = column.cast(pa.int32())
+    elif types.is_temporal(kind) and not types.is_interval(kind):
+        column = column.cast(pa.int64())
+    return column.to_pylist()
+
+
+def combine_codes(code: np.ndarray, codes: int, other: np.ndarray, others: int) -> tuple[np.ndarray, int]:
+    """A number for each pair of two numbers, different for different pairs; and how many there may be.
+
+    Examples
+    --------
+    >>> combine_codes(np.array([0, 1, 1]), 2, np.array([2, 0, 2]), 3)
+    (array([2, 3, 5]), 6)
+    """
+    if codes * others > _CODES:  # numbered anew there are no more than rows, and their product fits
+        code, codes = _dense(code)
+        other, others = _dense(other)
+    return code.astype(np.int64) * others + other, codes * others
+
+
+def _dense(code: np.ndarray) -> tuple[np.ndarray, int]:
+    found, code = np.unique(code, return_inverse=True)
+    return code.reshape(-1), max(len(found), 1)
 
 
 def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -109,18 +146,23 @@ def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray, np.
     return code, rank, place[order]
 
 
-def _encoded(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
-    if pa.types.is_nested(column.type):
-        msg = f"per holds {name!r}, which is {column.type}: group by columns of plain values"
+def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:
+    """A number for each value of a column, and how many there may be."""
+    if pa.types.is_nested(plain_type(column.type)):
+        msg = f"per, of and on must name columns of plain values, got {name!r} of type {column.type}"
         raise SchemaError(msg)
-    if not pa.types.is_dictionary(column.type) or column.null_count:
-        column = pc.dictionary_encode(_plain(column), null_encoding="encode")
-    if not column.num_chunks:  # Arrow makes no empty one of every type
-        return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], column.type.value_type))
-    column = column.unify_dictionaries()
-    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    if not pa.types.is_dictionary(column.type) or column.null_count or _has_null(column):
+        column = pc.dictionary_encode(plain(column), null_encoding="encode")
+    try:
+        column = column.unify_dictionaries()
+    except pa.ArrowInvalid:  # all values together need a wider index
+        column = pc.dictionary_encode(plain(column), null_encoding="encode").unify_dictionaries()
+    parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    code = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if code.dtype not in (np.int32, np.int64):  # those that kernels are compiled for
+        code = code.astype(np.int64)
+    return code, max(len(column.chunk(0).dictionary), 1)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+def _has_null(column: pa.ChunkedArray) -> bool:
+    return any(chunk.dictionary.null_count for chunk in column.chunks)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
+
+from skyband.flow.arrow import concat_rows, take_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Part(NamedTuple):
@@ -16,6 +20,7 @@ class Part(NamedTuple):
     time: np.ndarray
     id: np.ndarray | None
     group: np.ndarray | None
+    missing: np.ndarray | None = None  # which rows have no id; None: all have one
 
     def take(self, places: np.ndarray | slice) -> Part:
         """Some of the rows."""
@@ -23,7 +28,7 @@ class Part(NamedTuple):
             low, high, _ = places.indices(len(self.time))
             rows = self.rows.slice(low, high - low)
         else:
-            rows = self.rows.take(pa.array(places))
+            rows = take_rows(self.rows, places)
         cut = [None if column is None else column[places] for column in self[1:]]
         return Part(rows, *cut)  # type: ignore[arg-type]
 
@@ -31,20 +36,32 @@ class Part(NamedTuple):
         """Whether the rows come by time, and at equal times by id."""
         from skyband.kernels.order import in_order, rises
 
-        return bool(rises(self.time)) if self.id is None else bool(in_order(self.time, self.id))
+        ids = self.id_order()
+        return bool(rises(self.time)) if ids is None else bool(in_order(self.time, ids))
 
     def sorted(self) -> Part:
         """The rows by time and id; those that agree in both as they came."""
         if self.in_order():
             return self
-        return self.take(np.lexsort((self.time,) if self.id is None else (self.id, self.time)))
+        ids = self.id_order()
+        return self.take(np.lexsort((self.time,) if ids is None else (ids, self.time)))
+
+    def id_order(self) -> np.ndarray | None:
+        """Numbers that order the rows of this part as their ids do, a missing id before all others."""
+        if self.id is None or self.missing is None:
+            return self.id
+        order = np.unique(self.id, return_inverse=True)[1] + 1
+        return np.where(self.missing, 0, order)
 
 
 def joined(parts: list[Part]) -> Part:
     """All parts as one, in the order given."""
     if len(parts) == 1:
         return parts[0]
-    rows = pa.concat_tables([p.rows for p in parts], promote_options="default").unify_dictionaries().combine_chunks()
+    if any(part.missing is not None for part in parts):
+        none = [np.zeros(len(part.time), np.bool_) if part.missing is None else part.missing for part in parts]
+        parts = [part._replace(missing=mine) for part, mine in zip(parts, none, strict=True)]
+    rows = concat_rows([p.rows for p in parts])
     columns = [
         None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)
     ]

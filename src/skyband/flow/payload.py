@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pyarrow as pa
+
+from skyband.flow.arrow import concat_rows, take_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SPREAD = 100  # from so many places a slot on, sorting is cheaper than marking
 
@@ -13,6 +19,7 @@ class Payload:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> kept = Payload()
     >>> kept.add(pa.table({"x": ["a", "b", "c"]}))
     array([0, 1, 2])
@@ -69,7 +76,7 @@ class Payload:
         chosen = distinct(slots)
         rows = self._gather(chosen)
         in_place = len(chosen) == len(slots) and bool((np.diff(slots) > 0).all())
-        return rows if rows is None or in_place else rows.take(pa.array(places(chosen, slots)))
+        return rows if rows is None or in_place else take_rows(rows, places(chosen, slots))
 
     def _gather(self, slots: np.ndarray) -> pa.Table | None:
         """The rows of these rising slots, from wherever they lie."""
@@ -77,15 +84,12 @@ class Payload:
         first = self._fresh[0][0] if self._fresh else self.next
         cut = int(np.searchsorted(slots, first))
         if self._rows is not None:
-            parts.append(self._rows.take(pa.array(np.searchsorted(self._slots, slots[:cut]))))
+            parts.append(take_rows(self._rows, np.searchsorted(self._slots, slots[:cut])))
         for base, rows in self._fresh:
             high = cut + int(np.searchsorted(slots[cut:], base + rows.num_rows))
-            parts.append(rows.take(pa.array(slots[cut:high] - base)))
+            parts.append(take_rows(rows, slots[cut:high] - base))
             cut = high
-        if not parts:
-            return None
-        whole = pa.concat_tables(parts, promote_options="default")
-        return whole.unify_dictionaries().combine_chunks() if len(parts) > 1 else whole
+        return concat_rows(parts) if parts else None
 
 
 def distinct(slots: np.ndarray) -> np.ndarray:

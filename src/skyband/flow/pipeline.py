@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines import Objects, build
+from skyband.flow.arrow import from_storage
 from skyband.flow.emit import Emitter, Lines, change_names
-from skyband.flow.ids import id_numbers
+from skyband.flow.ids import read_ids
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, following, joined
 from skyband.flow.payload import Payload
@@ -163,14 +164,14 @@ class Pipeline:
             assert self.groups is not None
             self.positions = np.pad(self.positions, (0, len(self.groups) - len(self.positions)))
             position = numbered(part.group, self.positions)
-        part = self._ranked_only(part._replace(time=position, id=None))
+        part = self._ranked_only(part._replace(time=position, id=None, missing=None))
         return self._advance([part], self.positions)
 
     def _scored(self, rows: pa.Table, time: np.ndarray) -> Part:
         score = self._points(rows)
         group = self.group(rows)
-        ids = None if self.query.id is None else id_numbers(rows.column(self.query.id), self.query.id)
-        return Part(rows.drop_columns(list(self.query.per)), score, time, ids, group)
+        ids, missing = (None, None) if self.query.id is None else read_ids(rows.column(self.query.id), self.query.id)
+        return Part(rows.drop_columns(list(self.query.per)), score, time, ids, group, missing)
 
     def _points(self, rows: pa.Table) -> np.ndarray:
         """What an engine ranks a row by, larger first."""
@@ -207,8 +208,9 @@ class Pipeline:
         """The k best of each pane and group: nothing else can be in an answer."""
         pane = np.asarray(self.clock.pane(part.time))
         group = np.zeros(len(pane), np.int32) if part.group is None else part.group
-        ids = np.arange(len(pane)) if part.id is None else part.id
-        order = np.lexsort((-ids, -part.time, -part.score, group, pane))
+        ids = part.id_order()
+        ids = np.arange(len(pane)) if ids is None else ids
+        order = np.lexsort((~ids, ~part.time, -part.score, group, pane))
         pane, group = pane[order], group[order]
         new = np.flatnonzero(np.r_[True, (np.diff(pane) != 0) | (np.diff(group) != 0)])
         rank = np.arange(len(order)) - np.repeat(new, np.diff(np.r_[new, len(order)]))
@@ -263,15 +265,15 @@ class Pipeline:
         if lines.change is not None:
             columns[query.column("step")] = pa.array(lines.step)
         for name, values in self._per(lines.group).items():
-            columns[name] = values.cast(self.schema.field(name).type)
+            columns[name] = from_storage(values, self.schema.field(name).type, name)
         if lines.change is not None:
             columns[query.column("_change_type")] = change_names(lines.change)
         columns[query.column("rank")] = pa.array(lines.rank, pa.int32())
         columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
         rows = self.payload.take(lines.slot) if len(lines) else None
         for field in own:
-            column = pa.array([], field.type) if rows is None else rows.column(field.name)
-            columns[field.name] = column if column.type == field.type else column.cast(field.type)
+            column = pa.nulls(0, field.type) if rows is None else rows.column(field.name)
+            columns[field.name] = from_storage(column, field.type, field.name)
         return pa.table(columns)
 
     def _own(self) -> list[pa.Field]:
@@ -291,7 +293,7 @@ class Pipeline:
         if self.groups is None:
             return {}
         if not len(group):
-            return {name: pa.array([], self.schema.field(name).type) for name in self.query.per}
+            return {name: pa.nulls(0, self.schema.field(name).type) for name in self.query.per}
         return dict(zip(self.query.per, self.groups.values(group), strict=True))
 
 

@@ -140,6 +140,8 @@ def _waiting(line: Pipeline, rows: pa.Table, columns: Mapping[str, Any], lists: 
         holds["score"] = held("f8", "rows", score.shape[1])
     if line.query.id is not None:
         holds["id"] = whole("rows")
+        if "missing" in columns:
+            holds["missing"] = held("?", "rows")
     if line.groups is not None:
         holds["group"] = held("i4", "rows", low=0, high=lists - 1)
     found = checked(columns, holds, rows=rows.num_rows)

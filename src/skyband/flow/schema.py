@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from skyband.errors import SchemaError, nearest
+from skyband.flow.arrow import check_storable, storage_type, to_storage
 from skyband.query import RESERVED, Distance, Weighted
 from skyband.query.expression import Expression
 
 if TYPE_CHECKING:
     from skyband.query import TopK
-
-
-_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type that rows of a type are kept in: Arrow cannot take rows of, or number, a few of its newer ones."""
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        return pa.decimal128(kind.precision, kind.scale)
-    return kind
 
 
 def check_schema(query: TopK, schema: pa.Schema) -> None:
@@ -33,6 +22,9 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
     if double:
         msg = f"the source has more than one column {', '.join(double)}: rename them"
         raise SchemaError(msg)
+    for field in schema:
+        if _converts(field.type) or pa.types.is_nested(field.type):
+            check_storable(field.name, field.type)
     wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
     if isinstance(query.by, (Expression, Distance, Weighted)):
         brought = () if query.join is None else (*query.join.columns, *query.join.aggregate_names)
@@ -59,30 +51,37 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
         raise SchemaError(msg)
 
 
-def _odd(schema: pa.Schema) -> bool:
-    return any(_plain(kind) is not kind for kind in schema.types)
+def _converts(kind: pa.DataType) -> bool:
+    """Whether columns of this type may have to be kept in another."""
+    return bool(pa.types.is_dictionary(kind)) or storage_type(kind) != kind
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`rows` with the columns of `schema`, in that order, in types that rows can be taken from.
+    """`rows` with the columns of `schema`, in that order, in the types in which they are kept.
 
-    Text may stay dictionary-encoded; views of text become plain text until they go out.
+    Text may stay dictionary-encoded.
     """
-    if rows.schema.names == schema.names and rows.schema.types == schema.types and not _odd(schema):
+    names = rows.schema.names
+    if names == schema.names and rows.schema.types == schema.types and not any(map(_converts, schema.types)):
         return rows
-    missing = [name for name in schema.names if name not in rows.schema.names]
-    extra = [name for name in rows.schema.names if name not in schema.names]
-    if missing or extra:
-        what = f"lacks column {missing[0]!r}" if missing else f"has a new column {extra[0]!r}"
+    missing = [name for name in schema.names if name not in names]
+    extra = [name for name in names if name not in schema.names]
+    double = [name for name in names if names.count(name) > 1] if len(names) > len(schema.names) else []
+    if missing or extra or double:
+        what = (
+            f"lacks column {missing[0]!r}"
+            if missing
+            else f"has a new column {extra[0]!r}"
+            if extra
+            else f"has more than one column {double[0]!r}"
+        )
         msg = f"a batch {what}: all batches of a source need the columns of the first ({', '.join(schema.names)})"
         raise SchemaError(msg)
     columns = []
     for field in schema:
         column = rows.column(field.name)
-        encoded = pa.types.is_dictionary(column.type) and column.type.value_type == field.type
-        kind = _plain(field.type)
         try:
-            columns.append(column if column.type == kind or encoded else column.cast(kind))
+            columns.append(to_storage(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             msg = (
                 f"column {field.name!r} was {field.type} in the first batch and is {column.type} now: "

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
+from skyband.flow.arrow import plain
 from skyband.query.expression import Expression, Tree
 from skyband.query.points import Distance, Weighted
 
@@ -261,6 +262,7 @@ def _double(column: pa.ChunkedArray, name: str) -> Any:
 
 def _flag(column: pa.ChunkedArray, name: str) -> Any:
     """A column of true and false."""
+    column = _raw(column)
     if pa.types.is_null(column.type):
         return column.cast(pa.bool_())
     if not pa.types.is_boolean(column.type):
@@ -280,10 +282,8 @@ def _check_texts(parts: list[Any], values: list[Any]) -> None:
 
 
 def _raw(column: pa.ChunkedArray) -> Any:
-    """A column as it is, decoded if it is a dictionary."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column
+    """A column's values as they are."""
+    return plain(column)
 
 
 def _cast(value: Any, tree: Tree) -> Any:
@@ -291,7 +291,7 @@ def _cast(value: Any, tree: Tree) -> Any:
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         good = pc.match_substring_regex(value, _NUMERAL)
-        text = pc.if_else(good, pc.utf8_trim_whitespace(value), pa.scalar(None, kind))
+        text = pc.if_else(good, pc.ascii_trim_whitespace(value), pa.scalar(None, kind))  # need not be UTF-8
         return _checked(pc.cast(text, _FLOAT), text.cast(_FLOAT)) if isinstance(text, pa.Scalar) else text.cast(_FLOAT)
     if isinstance(value, (pa.ChunkedArray, pa.Array)):
         return _double(value, tree[1][1] if tree[1][0] == "raw" else str(tree[1]))

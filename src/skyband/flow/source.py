@@ -83,7 +83,13 @@ def as_table(source: Any) -> pa.Table:
         import pyarrow.compute as pc
 
         name = found.column_names[number]
-        found = found.set_column(number, name, pc.run_end_decode(found.column(number)))
+        try:
+            found = found.set_column(number, name, pc.run_end_decode(found.column(number)))
+        except pa.ArrowNotImplementedError as error:
+            msg = (
+                f"column {name!r} is {found.schema.field(number).type}, which cannot be decoded: cast it in the source"
+            )
+            raise SourceError(msg) from error
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from skyband.flow.arrow import concat_rows, from_storage
 from skyband.join.replica import NEVER
 from skyband.join.topkn import STATUS
 
@@ -55,7 +56,7 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
         plain = line.clock.counts or line.time is None
         columns[query.column(name)] = pa.array(moments) if plain else line.time.column(moments)  # type: ignore[union-attr]
     own = [a.rows for a in answers if a.rows is not None]
-    rows = pa.concat_tables(own, promote_options="default") if own else None
+    rows = concat_rows(own) if own else None
     for name in line.per:
         columns[name] = _per(line, name, boards, sizes)
     columns[query.column("rank")] = pa.array(_joined([np.arange(1, n + 1) for n in sizes], np.int32), pa.int32())
@@ -63,8 +64,8 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
     columns[query.column("score")] = pa.array(_joined(scores))
     for field in line.schema:
         if field.name not in line.per:
-            column = pa.array([], field.type) if rows is None else rows.column(field.name)
-            columns[field.name] = column if column.type == field.type else column.cast(field.type)
+            column = pa.nulls(0, field.type) if rows is None else rows.column(field.name)
+            columns[field.name] = from_storage(column, field.type, field.name)
     columns |= {a.name: _over_window(a.name, a.function == "count", boards, answers) for a in join.aggregates}
     remote = [a.remote for a in answers if a.remote is not None]
     there = pa.concat_tables(remote, promote_options="permissive") if remote else None
@@ -91,7 +92,7 @@ def _per(line: JoinPipeline, name: str, boards: list[Board], sizes: list[int]) -
             values.append(pa.nulls(size, kind))
         else:
             value = groups.values(np.full(size, board.group))[groups.per.index(name)]
-            values.append(value.cast(kind) if value.type != kind else value)
+            values += from_storage(value, kind, name).chunks
     return pa.chunked_array(values, kind)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import SchemaError
-from skyband.flow.ids import id_numbers
+from skyband.flow.ids import id_numbers, read_ids
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
 from skyband.flow.pipeline import END, OutOfOrderError, Stats
@@ -132,8 +132,8 @@ class JoinPipeline:
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        ids = None if self.query.id is None else id_numbers(rows.column(self.query.id), self.query.id)
-        return self.take(Part(rows, _nothing(len(time)), time, ids, None), watermark)
+        ids, missing = (None, None) if self.query.id is None else read_ids(rows.column(self.query.id), self.query.id)
+        return self.take(Part(rows, _nothing(len(time)), time, ids, None, missing), watermark)
 
     def take(self, part: Part, watermark: int | None = None) -> pa.Table:
         """Take rows that have their time, in any order; give the answers of the windows they close."""
@@ -329,7 +329,7 @@ class JoinPipeline:
 
     def key_values(self, codes: np.ndarray) -> pa.Array:
         """The keys themselves."""
-        return self.keys.values(codes)[0]
+        return self.keys.values(codes)[0].combine_chunks()
 
     def scored(self, query: TopK, rows: pa.Table, places: np.ndarray) -> np.ndarray:
         """The scores of stream rows with the remote rows at these places; larger is better, NaN is none."""

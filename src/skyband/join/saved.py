@@ -49,6 +49,8 @@ def save(line: JoinPipeline) -> Saved:
         saved["waiting"], saved["waiting/time"] = part.rows, part.time
         if part.id is not None:
             saved["waiting/id"] = part.id
+        if part.missing is not None:
+            saved["waiting/missing"] = part.missing
     return saved
 
 
@@ -115,8 +117,11 @@ def load(line: JoinPipeline, saved: Mapping[str, Any]) -> None:
 def _waiting(line: JoinPipeline, saved: Mapping[str, Any]) -> Part:
     rows = table_of(saved, "waiting")
     holds = {"time": held("i8", "rows")} | ({} if line.queries[0].id is None else {"id": whole("rows")})
-    found = checked(under(saved, "waiting/"), holds, rows=rows.num_rows)
-    part = Part(rows, np.zeros(rows.num_rows), found["time"], found.get("id"), None)
+    columns = under(saved, "waiting/")
+    if "missing" in columns and "id" in holds:
+        holds["missing"] = held("?", "rows")
+    found = checked(columns, holds, rows=rows.num_rows)
+    part = Part(rows, np.zeros(rows.num_rows), found["time"], found.get("id"), None, found.get("missing"))
     require(part.in_order(), "the rows that wait are in no order of time")
     return part
 

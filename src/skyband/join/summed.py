@@ -62,7 +62,7 @@ class Summed:
         keys = self.counts.window(line.clock.start(line.window), line.clock.end(line.window))[0]
         absent = (line.replica.count[keys] == 0) & (line.replica.time[keys] <= before)
         keys = keys[line.replica.unread(keys) | absent]
-        return keys[np.lexsort((-line.ties(keys), -line.seen(keys)))] if len(keys) else keys
+        return keys[np.lexsort((~line.ties(keys), -line.seen(keys)))] if len(keys) else keys
 
     def waits(self, codes: np.ndarray) -> np.ndarray:
         """None wait: scores are made when they are asked for."""

@@ -133,7 +133,7 @@ class Valued:
         keys = self.unscored[1]
         keys = keys[line.replica.unread(keys) | (line.replica.time[keys] <= before)]
         keys = np.unique(keys)
-        return keys[np.lexsort((-line.ties(keys), -line.seen(keys)))] if len(keys) else keys
+        return keys[np.lexsort((~line.ties(keys), -line.seen(keys)))] if len(keys) else keys
 
     def waits(self, codes: np.ndarray) -> np.ndarray:
         """Which codes have rows that wait for a score."""

@@ -16,6 +16,7 @@ from skyband.kernels._jit import inlined, kernel
 from skyband.kernels.totals import _before, _merge, _score, best
 
 STEP, LOW, HIGH, SPLIT, EPOCH = range(5)  # numbers of a board's `marks`
+NO_BOUND = 2
 
 
 class Entries(NamedTuple):
@@ -35,6 +36,7 @@ class Cells(NamedTuple):
 
     group: np.ndarray
     tie: np.ndarray
+    missing: np.ndarray  # 1 if its key is missing, which then ranks after all others of its score
     beside: np.ndarray  # another cell of its group, -1 at the last
     present: np.ndarray  # entries in the window
     head: np.ndarray  # its first entry in front, -1 if none
@@ -55,6 +57,7 @@ class Boards(NamedTuple):
     size: np.ndarray
     bound_score: np.ndarray
     bound_tie: np.ndarray
+    bound_missing: np.ndarray  # as of the cell at the bound; NO_BOUND: all cells are inside
     board: np.ndarray  # its last list
     listed: np.ndarray  # how long that is
     stale: np.ndarray  # whether it must be made again
@@ -99,7 +102,7 @@ def _add(c, e, ints, floats, behind, back_ints, back_floats):
 @kernel
 def refill(cells, boards, g, keep):
     """Look at all cells of a group again, for its view: all of them if there is room, else the `keep` best."""
-    score, tie, beside, place = cells.score, cells.tie, cells.beside, cells.place
+    score, tie, missing, beside, place = cells.score, cells.tie, cells.missing, cells.beside, cells.place
     count = 0
     c = boards.first[g]
     while c >= 0:
@@ -116,11 +119,12 @@ def refill(cells, boards, g, keep):
         c = beside[c]
     room = boards.near.shape[1]
     if count >= room:
-        ranked = best(ranked, score, tie, keep)
+        ranked = best(ranked, score, tie, missing, keep)
         count = len(ranked)
-        boards.bound_score[g], boards.bound_tie[g] = score[ranked[count - 1]], tie[ranked[count - 1]]
+        last = ranked[count - 1]
+        boards.bound_score[g], boards.bound_tie[g], boards.bound_missing[g] = score[last], tie[last], missing[last]
     else:
-        boards.bound_score[g], boards.bound_tie[g] = -np.inf, -(1 << 63)
+        boards.bound_score[g], boards.bound_missing[g] = -np.inf, NO_BOUND
     for i in range(count):
         boards.near[g, i] = ranked[i]
         place[ranked[i]] = i
@@ -130,16 +134,17 @@ def refill(cells, boards, g, keep):
 @kernel
 def _shrink(cells, boards, g, keep):
     """A full view keeps its best."""
-    score, tie, place = cells.score, cells.tie, cells.place
+    score, tie, missing, place = cells.score, cells.tie, cells.missing, cells.place
     members = boards.near[g, : boards.size[g]]
-    ranked = best(members, score, tie, keep)
+    ranked = best(members, score, tie, missing, keep)
     for c in members:
         place[c] = -1
     for i in range(len(ranked)):
         boards.near[g, i] = ranked[i]
         place[ranked[i]] = i
     boards.size[g] = len(ranked)
-    boards.bound_score[g], boards.bound_tie[g] = score[ranked[-1]], tie[ranked[-1]]
+    last = ranked[-1]
+    boards.bound_score[g], boards.bound_tie[g], boards.bound_missing[g] = score[last], tie[last], missing[last]
 
 
 @inlined
@@ -173,10 +178,12 @@ def close(entries, cells, boards, marks, upto, clock, shape):
     k, keep, kind, unit, sign, arrivals = shape
     pane, cell, ints, floats = entries.pane, entries.cell, entries.ints, entries.floats
     following, front_ints, front_floats = entries.following, entries.front_ints, entries.front_floats
-    group, tie, present, head, behind = cells.group, cells.tie, cells.present, cells.head, cells.behind
+    group, tie, missing, present = cells.group, cells.tie, cells.missing, cells.present
+    head, behind = cells.head, cells.behind
     back_ints, back_floats, score = cells.back_ints, cells.back_floats, cells.score
     place, told, dirty = cells.place, cells.told, cells.dirty
-    near, sizes, bound_score, bound_tie = boards.near, boards.size, boards.bound_score, boards.bound_tie
+    near, sizes = boards.near, boards.size
+    bound_score, bound_tie, bound_missing = boards.bound_score, boards.bound_tie, boards.bound_missing
     board, listed, stale, shown = boards.board, boards.listed, boards.stale, boards.shown
     sum_ints, sum_floats = np.zeros((1, ints.shape[1]), np.int64), np.zeros((1, floats.shape[1]))
     ratio = -(-size // slide)
@@ -254,7 +261,9 @@ def close(entries, cells, boards, marks, upto, clock, shape):
             if new == score[c]:
                 continue
             score[c] = new
-            inside = not np.isnan(new) and not _before(bound_score[g], bound_tie[g], new, tie[c])
+            inside = not np.isnan(new) and not _before(
+                bound_score[g], bound_tie[g], bound_missing[g], new, tie[c], missing[c]
+            )
             if _moved(c, g, inside, near, sizes, place, stale) == room:
                 _shrink(cells, boards, g, keep)
         # -- the lists
@@ -265,9 +274,9 @@ def close(entries, cells, boards, marks, upto, clock, shape):
         alive = False
         for g in range(groups):
             if stale[g]:
-                if sizes[g] < k and (bound_score[g] > -np.inf or bound_tie[g] > -(1 << 63)):
+                if sizes[g] < k and bound_missing[g] != NO_BOUND:
                     refill(cells, boards, g, keep)
-                ranked = best(near[g, : sizes[g]], score, tie, k)
+                ranked = best(near[g, : sizes[g]], score, tie, missing, k)
                 listed[g] = len(ranked)
                 board[g, : len(ranked)] = ranked
                 stale[g] = False
@@ -309,9 +318,11 @@ def grow(cell, ints, floats, cells, boards, shape):
     `shape` as for `close`. Returns the groups, where their lists begin, and of each line cell, score and rank.
     """
     k, keep, kind, unit, sign, arrivals = shape
-    group, tie, behind, score, told = cells.group, cells.tie, cells.behind, cells.score, cells.told
+    group, tie, missing, behind = cells.group, cells.tie, cells.missing, cells.behind
+    score, told = cells.score, cells.told
     back_ints, back_floats, place = cells.back_ints, cells.back_floats, cells.place
     near, sizes, stale = boards.near, boards.size, boards.stale
+    bound_score, bound_tie, bound_missing = boards.bound_score, boards.bound_tie, boards.bound_missing
     room = near.shape[1]
     for e in range(len(cell)):
         c = cell[e]
@@ -322,23 +333,25 @@ def grow(cell, ints, floats, cells, boards, shape):
         if new == score[c]:
             continue
         score[c] = new
-        inside = not np.isnan(new) and not _before(boards.bound_score[g], boards.bound_tie[g], new, tie[c])
+        inside = not np.isnan(new) and not _before(
+            bound_score[g], bound_tie[g], bound_missing[g], new, tie[c], missing[c]
+        )
         if _moved(c, g, inside, near, sizes, place, stale) == room:
             _shrink(cells, boards, g, keep)
     count = 0
     for g in range(len(sizes)):
         count += stale[g]
     groups, first = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
-    out, rows = np.empty((2, count * k), np.int64), 0
-    scores = np.empty(count * k)
+    most = count * min(k, room)
+    out, scores, rows = np.empty((2, most), np.int64), np.empty(most), 0
     count = 0
     for g in range(len(sizes)):
         if not stale[g]:
             continue
         stale[g] = False
-        if sizes[g] < k and (boards.bound_score[g] > -np.inf or boards.bound_tie[g] > -(1 << 63)):
+        if sizes[g] < k and bound_missing[g] != NO_BOUND:
             refill(cells, boards, g, keep)
-        ranked = best(near[g, : sizes[g]], score, tie, k)
+        ranked = best(near[g, : sizes[g]], score, tie, missing, k)
         for r in range(len(ranked)):
             c = ranked[r]
             if arrivals and told[c]:

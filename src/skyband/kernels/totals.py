@@ -127,13 +127,21 @@ def _score(ints, floats, at, kind, unit):
 
 
 @inlined
-def _before(score, tie, other_score, other_tie):
-    """Whether the first ranks before the second."""
-    return score > other_score or (score == other_score and tie > other_tie)
+def _before(score, tie, missing, other_score, other_tie, other_missing):
+    """Whether the first ranks before the second. Of equal scores, a missing key comes after all others."""
+    return score > other_score or (
+        score == other_score and (missing < other_missing or (missing == other_missing and tie > other_tie))
+    )
+
+
+@inlined
+def _outranks(c, other, score, tie, missing):
+    """Whether one cell ranks before another."""
+    return _before(score[c], tie[c], missing[c], score[other], tie[other], missing[other])
 
 
 @kernel
-def best(cells, score, tie, most):
+def best(cells, score, tie, missing, most):
     """The `most` best of `cells`, best first. A heap with the worst on top: O(1) for nearly every cell."""
     size = 0
     heap = np.empty(min(most, len(cells)), np.int32)
@@ -143,31 +151,31 @@ def best(cells, score, tie, most):
             size += 1
             while at > 0:  # up
                 up = (at - 1) >> 1
-                if not _before(score[heap[up]], tie[heap[up]], score[c], tie[c]):
+                if not _outranks(heap[up], c, score, tie, missing):
                     break
                 heap[at] = heap[up]
                 at = up
             heap[at] = c
-        elif _before(score[c], tie[c], score[heap[0]], tie[heap[0]]):
-            _down(heap, size, c, score, tie)
+        elif _outranks(c, heap[0], score, tie, missing):
+            _down(heap, size, c, score, tie, missing)
     for last in range(size - 1, 0, -1):  # the worst goes to the end, again and again
         c = heap[last]
         heap[last] = heap[0]
-        _down(heap, last, c, score, tie)
+        _down(heap, last, c, score, tie, missing)
     return heap
 
 
 @inlined
-def _down(heap, size, c, score, tie):
+def _down(heap, size, c, score, tie, missing):
     """Put `c` in place of the top of the heap's first `size`."""
     at = 0
     while True:
         down = 2 * at + 1
         if down >= size:
             break
-        if down + 1 < size and _before(score[heap[down]], tie[heap[down]], score[heap[down + 1]], tie[heap[down + 1]]):
+        if down + 1 < size and _outranks(heap[down], heap[down + 1], score, tie, missing):
             down += 1
-        if not _before(score[c], tie[c], score[heap[down]], tie[heap[down]]):
+        if not _outranks(c, heap[down], score, tie, missing):
             break
         heap[at] = heap[down]
         at = down

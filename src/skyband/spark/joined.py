@@ -144,13 +144,14 @@ class JoinPacker(Packer):
         if not self._newest or not len(part.time):
             return part
         key = self._key.codes(part.rows.select(self._key.per))
-        assert part.id is not None
-        order = np.lexsort((part.id, part.time, key, pane))
+        ids = part.id_order()
+        assert ids is not None
+        order = np.lexsort((ids, part.time, key, pane))
         last = np.append((np.diff(pane[order]) != 0) | (np.diff(key[order]) != 0), [True])
         lasts = np.flatnonzero(last)
         newest = order[lasts[np.searchsorted(lasts, np.arange(len(order)))]]
         # rows that agree in time and id are told apart by what is in them, behind the shuffle
-        same = (part.time[order] == part.time[newest]) & (part.id[order] == part.id[newest])
+        same = (part.time[order] == part.time[newest]) & (ids[order] == ids[newest])
         return part.take(np.sort(order[same]))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.ids import id_numbers, mixed
+from skyband.flow.ids import mixed, read_ids
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
 from skyband.flow.schema import conform
@@ -58,17 +58,18 @@ class Packer:
                 self.counts.timeless(int(missing.sum()))
                 rows, time = rows.filter(pa.array(~missing)), time[~missing]
                 number = None if number is None else number[~missing]
+        missing_id = None
         if self.query.id is not None:
-            number = id_numbers(rows.column(self.query.id), self.query.id)
+            number, missing_id = read_ids(rows.column(self.query.id), self.query.id)
         score = self.share.values(rows)
         group = np.zeros(len(score), np.int32) if self.groups is None else self.groups.codes(rows)
-        part = Part(rows, score, time, number, group)
+        part = Part(rows, score, time, number, group, missing_id)
         if self.prunes:
             pane, ends = self._panes(time)
-            none = np.isnan(score)
-            self.counts.add(ends, None if self.groups is None else self.bucket()[group], none, pane)
-            if none.any():
-                there = np.flatnonzero(~none)
+            unscored = np.isnan(score)
+            self.counts.add(ends, None if self.groups is None else self.bucket()[group], unscored, pane)
+            if unscored.any():
+                there = np.flatnonzero(~unscored)
                 part, pane = part.take(there), pane[there]
             part = self._pruned(part, pane, ends)
         self.parts.append(part)
@@ -115,7 +116,7 @@ class Packer:
         if codes > 4 * len(code) + 1024:
             _, code = np.unique(code, return_inverse=True)
             codes = int(code.max(initial=-1)) + 1
-        keep = best_rows(part.score, part.time, part.id, code, codes, self.query.k)
+        keep = best_rows(part.score, part.time, part.id_order(), code, codes, self.query.k)
         return part if keep.all() else part.take(np.flatnonzero(keep))
 
     def packed(self) -> Iterator[pa.RecordBatch]:
@@ -239,7 +240,7 @@ def _columns(part: Part) -> pa.Table:
     score = pa.array(part.score.reshape(-1))
     if part.score.ndim > 1:  # a point
         score = pa.FixedSizeListArray.from_arrays(score, part.score.shape[1])
-    for name, column in ((SCORE, score), (TIME, pa.array(part.time)), (NUMBER, pa.array(part.id))):
+    for name, column in ((SCORE, score), (TIME, pa.array(part.time)), (NUMBER, pa.array(part.id, mask=part.missing))):
         table = table.append_column(name, column)
     return table
 
@@ -247,25 +248,28 @@ def _columns(part: Part) -> pa.Table:
 def unpacked(table: pa.Table, schema: pa.Schema) -> Part:
     """The rows of a blob again, in the types of `schema`; groups are the receiver's to number."""
     rows = conform(table.drop_columns([SCORE, TIME, NUMBER]), schema)
-    time, number = (table.column(name).to_numpy() for name in (TIME, NUMBER))
+    time, ids = table.column(TIME).to_numpy(), table.column(NUMBER)
+    missing = ids.is_null().to_numpy() if ids.null_count else None
+    number = ids.fill_null(0).to_numpy()
     score = table.column(SCORE).combine_chunks()
     if pa.types.is_fixed_size_list(score.type):
         point = score.flatten().to_numpy().reshape(-1, score.type.list_size)
-        return Part(rows, point, time, number, None)
-    return Part(rows, score.to_numpy(zero_copy_only=False), time, number, None)
+        return Part(rows, point, time, number, None, missing)
+    return Part(rows, score.to_numpy(zero_copy_only=False), time, number, None, missing)
 
 
 def settled(part: Part) -> Part:
     """Rows by time and id, and those that agree in both by what is in them: never by which task was first."""
     part = part.sorted()
-    if part.id is None:
+    ids = part.id_order()
+    if ids is None:
         return part
-    same = (np.diff(part.time) == 0) & (np.diff(part.id) == 0)
+    same = (np.diff(part.time) == 0) & (np.diff(ids) == 0)
     if not same.any():
         return part
     doubtful = np.flatnonzero(np.r_[same, False] | np.r_[False, same])
     content = mixed(part.rows.take(pa.array(doubtful)))
-    order = np.lexsort((content, part.id[doubtful], part.time[doubtful]))
+    order = np.lexsort((content, ids[doubtful], part.time[doubtful]))
     places = np.arange(len(part.time))
     places[doubtful] = doubtful[order]
     return part.take(places)

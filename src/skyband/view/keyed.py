@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from skyband.flow.arrow import from_storage, take_rows
 from skyband.flow.keys import Groups
 from skyband.flow.schema import check_schema
 from skyband.view.partial import Measure, tie_numbers
@@ -41,7 +42,7 @@ class Keyed:
             self.rehash(before + size, totals)
         cell, fresh = paired(group, key, self._slots, self._cells)
         if len(fresh):
-            new = partials.select(list(self.query.of)).take(pa.array(fresh))
+            new = take_rows(partials.select(list(self.query.of)), fresh)
             self.key_of = np.concatenate([self.key_of, key[fresh]])
             groups = 1 if self.groups is None else len(self.groups)
             totals.meet(group[fresh], tie_numbers(new, self.query.of), groups)
@@ -61,7 +62,5 @@ class Keyed:
         kind = self.schema.field(name).type
         table = None if groups is None else groups.table()
         if table is None or not len(codes):
-            return pa.array([], kind)
-        column = table.column(name).take(pa.array(codes)).combine_chunks()
-        column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
-        return column if column.type == kind else column.cast(kind)
+            return pa.nulls(0, kind)
+        return from_storage(take_rows(table.select([name]), codes).column(0), kind, name)

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.flow.keys import Groups
+from skyband.flow.arrow import plain, plain_type, take_rows
+from skyband.flow.keys import Groups, combine_codes
 from skyband.flow.score import scores
 from skyband.query import Ever
 from skyband.query.expression import Expression
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
+    from skyband.flow.ids import Ids
     from skyband.query import TopK
 
 PANE, INTS, FLOATS = "__skyband_pane", "__skyband_int", "__skyband_float"
@@ -50,8 +52,7 @@ class Measure:
             return cls(name, inside, _EXTREME, 0, 1, 1.0)
         mean = name == "mean"
         sign = -1.0 if mean else 1.0
-        kind = schema.field(tree[1]).type if tree[0] == "column" else pa.float64()
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        kind = plain_type(schema.field(tree[1]).type) if tree[0] == "column" else pa.float64()
         if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
             return cls(name, inside, _WHOLE, 2 + mean, 0, sign)
         if pa.types.is_decimal(kind) and kind.bit_width <= 128 and kind.scale >= 0:
@@ -83,8 +84,7 @@ class Measure:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = plain(column)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     whole = column.combine_chunks()
@@ -130,19 +130,18 @@ def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarr
     without = len(given) - int(given.sum())
     if without:
         places = np.flatnonzero(given)
-        rows, time, ints, floats = rows.take(pa.array(places)), time[places], ints[places], floats[places]
+        rows, time, ints, floats = take_rows(rows, places), time[places], ints[places], floats[places]
     names = [*query.per, *query.of]
     ever = isinstance(query.window, Ever)
     pane = np.zeros(len(time), np.int64) if ever else np.asarray(Clock.of(query.window).pane(time))
     code = _panes(pane)
-    keys = 1
+    codes = int(code.max(initial=-1)) + 1
     for name in names:
         groups = Groups([name])
         here = groups.codes(rows)
-        keys = max(len(groups), 1)
-        code, _ = _dense(code.astype(np.int64) * keys + here, int(code.max(initial=-1) + 1) * keys)
+        code, codes = _dense(*combine_codes(code, codes, here, max(len(groups), 1)))
     first, seen_ints, seen_floats = folded(code, ints, floats)
-    table = rows.select(names).take(pa.array(first)).append_column(PANE, pa.array(pane[first]))
+    table = take_rows(rows.select(names), first).append_column(PANE, pa.array(pane[first]))
     return with_numbers(table, seen_ints, seen_floats), without
 
 
@@ -191,10 +190,10 @@ def _dense(code: np.ndarray, codes: int) -> tuple[np.ndarray, int]:
     return code, len(found)
 
 
-def tie_numbers(table: pa.Table, names: tuple[str, ...]) -> np.ndarray:
+def tie_numbers(table: pa.Table, names: tuple[str, ...]) -> Ids:
     """What orders keys of equal totals: one column like an id, several by a hash of all."""
-    from skyband.flow.ids import id_numbers, mixed
+    from skyband.flow.ids import Ids, mixed, read_ids
 
     if len(names) == 1:
-        return id_numbers(table.column(names[0]), names[0])
-    return mixed(table.select(list(names))).view(np.int64)
+        return read_ids(table.column(names[0]), names[0])
+    return Ids(mixed(table.select(list(names))).view(np.int64))

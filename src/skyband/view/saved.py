@@ -119,6 +119,7 @@ def forget_idle(board: Leaderboard) -> None:
         cell=number[saved["cell"]].astype(np.int32),
         group=group[group_of].astype(np.int32),
         tie=saved["tie"][cells],
+        missing=saved["missing"][cells],
         told=saved["told"][cells],
         shown=saved["shown"][shown],
     )

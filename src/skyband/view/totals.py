@@ -8,7 +8,8 @@ import numpy as np
 
 from skyband.engines import Answers
 from skyband.engines.checked import FAR, Column, checked, held, require, whole
-from skyband.kernels.boards import EPOCH, HIGH, LOW, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
+from skyband.flow.ids import Ids
+from skyband.kernels.boards import EPOCH, HIGH, LOW, NO_BOUND, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from skyband.windows import Clock
 
 _NEVER = -(1 << 62)
+_LIST = 64  # keys that there is room for in every list from the start
 _CELLS: dict[str, Column] = {
     "group": held("i4", "cells"),
     "tie": whole("cells"),
+    "missing": held("i1", "cells", low=0, high=1),
     "told": held("?", "cells"),
 }
 _GROWN = {**_CELLS, "back_ints": whole("cells", "wide_ints"), "back_floats": held("f8", "cells", "wide_floats")}
@@ -57,7 +60,9 @@ class Totals:
         self.marks = np.array([_NEVER, 0, 0, 0, _NEVER], np.int64)
         self._count = 0  # entries in use; the rest is room
         self._entries = self._new_entries(0)
-        self._room = 2 * query.k + 16
+        self._list = min(query.k, _LIST)  # how long a list can be at most, as far as is known
+        self._room = 2 * self._list + 16
+        self._cells_of = np.zeros(0, np.int64)  # how many cells each group has
         self.cells = self._new_cells(0)
         self._number = 0
         self.boards = self._new_boards(0)
@@ -79,6 +84,7 @@ class Totals:
         return Cells(
             np.zeros(size, np.int32),
             np.zeros(size, np.int64),
+            np.zeros(size, np.int8),
             np.full(size, -1, np.int32),
             np.zeros(size, np.int32),
             np.full(size, -1, np.int64),
@@ -97,14 +103,15 @@ class Totals:
             np.empty((size, self._room), np.int32),
             np.zeros(size, np.int64),
             np.full(size, -np.inf),
-            np.full(size, -(1 << 63), np.int64),
-            np.empty((size, self.query.k), np.int32),
+            np.zeros(size, np.int64),
+            np.full(size, NO_BOUND, np.int8),
+            np.empty((size, self._list), np.int32),
             np.zeros(size, np.int64),
             np.zeros(size, np.bool_),
             np.zeros(size, np.bool_),
         )
 
-    def meet(self, group: np.ndarray, tie: np.ndarray, groups: int) -> None:
+    def meet(self, group: np.ndarray, ties: Ids, groups: int) -> None:
         """New cells, by the number of their group and what orders them; and how many groups there are now."""
         if groups > len(self.boards.size):
             self.boards = _grown(self.boards, self._new_boards(groups), len(self.boards.size))
@@ -112,7 +119,10 @@ class Totals:
         if after > len(self.cells.group):
             self.cells = _grown(self.cells, self._new_cells(max(after, 2 * before)), before)
         self._number = after
-        self.cells.group[before:after], self.cells.tie[before:after] = group, tie
+        self.cells.group[before:after], self.cells.tie[before:after] = group, ties.number
+        self.cells.missing[before:after] = 0 if ties.missing is None else ties.missing
+        self._cells_of = np.pad(self._cells_of, (0, len(self.boards.size) - len(self._cells_of)))
+        self._cells_of += np.bincount(group, minlength=len(self._cells_of))
         first = self.boards.first
         order = np.argsort(group, kind="stable") + before
         mine = self.cells.group[order]
@@ -124,9 +134,15 @@ class Totals:
         self._make_room()
 
     def _make_room(self) -> None:
-        """A wider view once there are many cells: about the root of their number."""
+        """A wider view once there are many cells: about the root of their number. Lists have at most all of them."""
         groups = max(len(self.boards.size), 1)
-        goal = self.query.k + max(self.query.k, 16, int(2 * np.sqrt(self._number / groups)))
+        most = min(self.query.k, int(self._cells_of.max(initial=0)))
+        if most > self._list:
+            self._list = min(self.query.k, 2 * most)
+            lists = np.empty((len(self.boards.size), self._list), np.int32)
+            lists[:, : self.boards.board.shape[1]] = self.boards.board
+            self.boards = self.boards._replace(board=lists)
+        goal = most + max(most, 16, int(2 * np.sqrt(self._number / groups)))
         if goal > 1.5 * self._room:
             old, self._room = self.boards.near, goal
             wider = np.empty((len(self.boards.size), goal), np.int32)
@@ -175,14 +191,14 @@ class Totals:
     def grown(self) -> Snapshot:
         """Without windows: the totals of all cells."""
         upto = self._number
-        names = ("group", "tie", "told", "back_ints", "back_floats")
+        names = ("group", "tie", "missing", "told", "back_ints", "back_floats")
         return {name: getattr(self.cells, name)[:upto].copy() for name in names}
 
     def grow_from(self, saved: Mapping[str, np.ndarray], groups: int) -> None:
         """Without windows: go on from a snapshot."""
-        saved = checked(saved, _GROWN, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
+        saved = checked(_with_missing(saved), _GROWN, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
         require((saved["group"] >= 0) & (saved["group"] < groups), "group has one that never came")
-        self.meet(saved["group"], saved["tie"], groups)
+        self.meet(saved["group"], Ids(saved["tie"], saved["missing"]), groups)
         self.grow(np.arange(self._number, dtype=np.int32), saved["back_ints"], saved["back_floats"], 0)
         self.cells.told[: self._number] = saved["told"]
 
@@ -221,15 +237,16 @@ class Totals:
             **{name: c[low : self._count].copy() for name, c in zip(names, self._entries[:4], strict=True)},
             "group": self.cells.group[: self._number].copy(),
             "tie": self.cells.tie[: self._number].copy(),
+            "missing": self.cells.missing[: self._number].copy(),
             "told": self.cells.told[: self._number].copy(),
             "shown": self.boards.shown.copy(),
         }
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
-        saved = checked(saved, _HOLDS, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
+        saved = checked(_with_missing(saved), _HOLDS, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
         marks = self._checked_marks(saved)
-        self.meet(saved["group"], saved["tie"], len(saved["shown"]))
+        self.meet(saved["group"], Ids(saved["tie"], saved["missing"]), len(saved["shown"]))
         self.cells.told[: self._number] = saved["told"]
         self.boards.shown[:] = saved["shown"]
         self.add(saved["pane"], saved["cell"], saved["ints"], saved["floats"])
@@ -251,6 +268,12 @@ class Totals:
         else:
             marks[EPOCH] = max(step // ratio - 1, _NEVER)  # totals are folded anew
         return marks
+
+
+def _with_missing(saved: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """A snapshot that may have been written before missing keys were told apart from the lowest."""
+    tie = saved.get("tie")
+    return {"missing": np.zeros(0 if tie is None else tie.shape, np.int8), **saved}
 
 
 Kept = TypeVar("Kept", Cells, Boards)
