@@ -284,13 +284,14 @@ class TestGrid:
     def test_slices(self):
         assert slices_for(40_000, 2) == 50
         assert all(slices_for(n, d) ** d <= 1 << 14 or slices_for(n, d) == 2 for n in (1, 10**9) for d in range(1, 11))
+        assert slices_for(10**9, 40) == 1, "two of each would make 2^40 cells"
 
     @pytest.mark.parametrize(
         ("how", "words"),
         [
             ({"grid": "hexagonal"}, "grid='hexagonal' is unknown: write one of 'quantile', 'uniform'"),
-            ({"slices": 0}, "slices=0 is no number of slices"),
-            ({"slices": 5000}, "slices=5000 makes 25000000 cells in 2 dimensions: write at most 2048"),
+            ({"slices": 0}, "slices must be .* got 0"),
+            ({"slices": 5000}, "slices must be an integer from 1 to 2,048, got 5000"),
         ],
     )
     def test_bad_grids_are_refused(self, how, words):

@@ -178,7 +178,7 @@ def test_the_answers_are_those_of_a_database(rows, k):
         ("rn <= 10", "rn <= 10 AND price > 3", "rn <=", "further conditions go into the WHERE of the inner SELECT"),
         ("rn <= 10", "price <= 10", "price <=", "this is no limit on the rank: write rn <= 10"),
         ("rn <= 10", "rn <= ten", "rn <=", "this is no limit on the rank"),
-        ("rn <= 10", "rn <= 0", "ROW_NUMBER", "k=0 asks for no row"),
+        ("rn <= 10", "rn <= 0", "ROW_NUMBER", "k must be an integer"),
         ("WHERE rn <= 10", "", "", "there is no limit: write WHERE rn <= 10"),
         ("rn <= 10", "rn <= 10 LIMIT 5", "LIMIT", "LIMIT is not read: k is the limit on ROW_NUMBER()"),
         ("rn <= 10", "rn <= 10 ORDER BY rn", "ORDER BY rn", "ORDER BY is not read: the order is that of ROW_NUMBER()"),

@@ -321,7 +321,7 @@ def test_explain_refuses_what_a_run_refuses():
     with pytest.raises(sb.QueryError, match="the workload has no query"):
         sb.explain([])
     for tasks in (0, -1, "2", True):
-        with pytest.raises(sb.QueryError, match=f"tasks={tasks!r} is out of range"):
+        with pytest.raises(sb.QueryError, match=f"tasks must be .* got {tasks!r}"):
             sb.explain([asked()], tasks=tasks)
 
 

@@ -46,7 +46,7 @@ class QueryError(SkybandError, ValueError):
     >>> sb.Counting(0)
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: size=0 is not a number of rows: write a whole number of at least 1
+    skyband.errors.QueryError: size must be an integer from 1 to 1,000,000,000, got 0
     """
 
 

@@ -163,9 +163,9 @@ def told(orders, queries=QUERIES[:1], sole=True):
     ("order", "why"),
     [
         ({"action": "update", "name": "calm"}, "calm: refused: k is missing"),
-        ({"action": "update", "name": "calm", "k": 2.5}, "calm: refused: k=2.5 is no whole number"),
-        ({"action": "update", "name": "calm", "k": "two"}, "calm: refused: k='two' is no whole number"),
-        ({"action": "update", "name": "calm", "k": 0}, "calm: refused: k=0 asks for no row"),
+        ({"action": "update", "name": "calm", "k": 2.5}, "k must be an integer from 1 to 1,000,000, got 2.5"),
+        ({"action": "update", "name": "calm", "k": "two"}, "k must be an integer from 1 to 1,000,000, got 'two'"),
+        ({"action": "update", "name": "calm", "k": 0}, "k must be an integer from 1 to 1,000,000, got 0"),
         ({"action": "update", "name": "clam", "k": 2}, "clam: refused: name='clam' is no query that runs"),
         ({"action": "remove", "name": "clam"}, "clam: refused: name='clam' is no query that runs"),
         ({"action": "add", "k": 2, "size": "10 s", "slide": "10 s"}, "refused: name=None is no name"),

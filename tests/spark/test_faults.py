@@ -101,5 +101,5 @@ def test_queries_that_cannot_run_on_a_stream(spark, tmp_path):
         df.withWatermark("ts", "1 second").transform(sb.spark.top_k(asked(window=sb.Tumbling("1500 us"))))
     with pytest.raises(sb.QueryError, match='early=True goes with emit="answers"'):
         sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), emit="changes"), early=True)
-    with pytest.raises(sb.QueryError, match="buckets=0 is out of range"):
+    with pytest.raises(sb.QueryError, match=r"buckets must be .* got 0"):
         sb.spark.top_k(asked(window=sb.Tumbling("1 minute")), buckets=0)

@@ -141,16 +141,18 @@ class Session:
         """A watermark as the source gave it, in microseconds."""
         if watermark is None:
             return None
+        from skyband.windows.timeline import check_watermark
+
         assert self.pipeline is not None
         kind = self.pipeline.time
         if hasattr(watermark, "item"):  # a NumPy scalar, as column.max() gives it
             watermark = watermark.astype("datetime64[us]").item() if watermark.dtype.kind == "M" else watermark.item()
         if isinstance(watermark, int) and kind is not None:
-            return watermark * kind.per // kind.parts
+            return kind.watermark(watermark)
         if isinstance(watermark, str) and not watermark.strip()[:4].isdigit():
             msg = f"watermark={watermark!r} is not a moment: give a time of the type of {self.query.time!r}"
             raise SourceError(msg)
-        return instant(watermark, "watermark")
+        return check_watermark(instant(watermark, "watermark"), watermark)
 
 
 class WorkloadSession(Session):

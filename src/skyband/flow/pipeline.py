@@ -134,9 +134,9 @@ class Pipeline:
 
     def take(self, part: Part, watermark: int | None = None) -> pa.Table:
         """Take rows that have their time and score, in any order; give the answers of the windows they close."""
-        if self._rising and len(part.time) and part.time.min() < self.timeline.newest:
+        taken = self.timeline.admit(part.time, watermark, rising=self._rising)
+        if taken is None:
             raise OutOfOrderError
-        taken = self.timeline.admit(part.time, watermark)
         if not taken.all():
             part = part.take(np.flatnonzero(taken))
         if self.clock.slide:  # after every row, one without a score is still a step

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from skyband.errors import SchemaError, SourceError
 from skyband.query.duration import MICROSECONDS, spoken
+from skyband.windows.timeline import FAR, check_watermark
 
 if TYPE_CHECKING:
     from skyband.query import TopK
 
 _DAY = MICROSECONDS["d"]
-_FAR = 1 << 61
-"""Microseconds, some 73,000 years: a time beyond would leave no room for its windows."""
+_MOST = (1 << 63) - 1
 
 TICKS = {"s": (MICROSECONDS["s"], 1), "ms": (MICROSECONDS["ms"], 1), "us": (1, 1), "ns": (1, 1000)}
 """Of each unit, microseconds a tick and ticks a microsecond."""
@@ -73,8 +73,7 @@ class TimeType:
             raise SourceError(msg) from error
         ticks = ticks.fill_null(0) if missing is not None else ticks
         time = ticks.to_numpy()
-        if not (pa.types.is_timestamp(self.type) and self.type.unit == "us"):  # Spark's own has no need of it
-            self._check_range(time)
+        self._check_range(time)
         if self.parts > 1:
             if (time % self.parts).any():
                 worst = int(time[np.flatnonzero(time % self.parts)[0]])
@@ -84,22 +83,36 @@ class TimeType:
         return (time if self.per == 1 else time * self.per), missing
 
     def _check_range(self, ticks: np.ndarray) -> None:
-        """Times that cannot be counted in microseconds would come out as other times."""
-        most = _FAR // self.per
-        if len(ticks) and (int(ticks.max()) > most or int(ticks.min()) < -most):
-            worst = max(int(ticks.min()), int(ticks.max()), key=abs)
+        """Refuse times whose windows would not fit into 64 bits of microseconds."""
+        from skyband.kernels.order import bounds
+
+        if not len(ticks):
+            return
+        low, high = bounds(ticks)
+        most = FAR // self.per
+        if high > most or low < -most:
+            worst = max(int(low), int(high), key=abs)
             msg = (
                 f"time has {worst} ({self.type}), too far away to be counted in microseconds: correct it, or its unit="
             )
             raise SourceError(msg)
 
+    def watermark(self, ticks: int) -> int:
+        """A watermark in the column's own ticks as microseconds."""
+        return check_watermark(ticks * self.per // self.parts, ticks)
+
     def column(self, micros: np.ndarray) -> pa.Array:
         """Microseconds in the type they came in."""
+        if self.parts > 1 and len(micros) and np.abs(micros).max() > _MOST // self.parts:
+            raise self._unreachable()
         ticks = micros * self.parts if self.parts > 1 else micros // self.per if self.per > 1 else micros
         if pa.types.is_date32(self.type):
             return pa.array(ticks.astype(np.int32)).cast(self.type)
         try:
             return pa.array(ticks, pa.int64()).cast(self.type)
         except pa.ArrowInvalid as error:
-            msg = f"a window begins or ends where {self.type} cannot reach: give time a wider type, such as int64"
-            raise SchemaError(msg) from error
+            raise self._unreachable() from error
+
+    def _unreachable(self) -> SchemaError:
+        msg = f"a window begins or ends where {self.type} cannot reach: give time a wider type, such as timestamp[us]"
+        return SchemaError(msg)

@@ -138,9 +138,9 @@ class JoinPipeline:
     def take(self, part: Part, watermark: int | None = None) -> pa.Table:
         """Take rows that have their time, in any order; give the answers of the windows they close."""
         self.remote.begin()
-        if self._rising and len(part.time) and part.time.min() < self.timeline.newest:
+        taken = self.timeline.admit(part.time, watermark, rising=self._rising)
+        if taken is None:
             raise OutOfOrderError
-        taken = self.timeline.admit(part.time, watermark)
         self._wait(part if taken.all() else part.take(np.flatnonzero(taken)))
         return self._advance(self.timeline.edge, self.timeline.watermark)
 

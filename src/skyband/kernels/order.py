@@ -27,6 +27,15 @@ def rises(time):
 
 
 @kernel
+def bounds(time):
+    """The least and the largest of some times, of which there is at least one. One pass."""
+    low, high = time[0], time[0]
+    for t in time:
+        low, high = min(low, t), max(high, t)
+    return low, high
+
+
+@kernel
 def numbered(group, count):
     """The number of each row within its group, from `count` on, which is brought up to date."""
     number = np.empty(len(group), np.int64)

@@ -17,7 +17,7 @@ from skyband.query import EMITS, Counting, Ever, Sliding, TopK
 _T = TypeVar("_T")
 
 _WINDOW = ("size", "slide", "origin", "closed", "rows", "every")
-_SAYS = re.compile(r"(\w+)=.*")
+_SAYS = re.compile(r"(\w+)(?:=| must be ).*")
 
 
 def window(part: Part) -> Sliding | Counting:

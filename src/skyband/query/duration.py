@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
 from skyband.errors import QueryError
+from skyband.query.limits import MAX_LENGTH
 
 MICROSECONDS = {
     "us": 1,
@@ -28,7 +29,6 @@ _NAMES = {
 }
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
-_LIMIT = 2**62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,7 +41,7 @@ def duration(value: object, field: str) -> int:
     (5400000000, 250000)
     """
     if isinstance(value, timedelta):
-        return value // timedelta(microseconds=1)
+        return _within(value // timedelta(microseconds=1), value, field)
     if not isinstance(value, str):
         msg = f'{field}={value!r} is not a length of time: write a text such as "10 minutes", or a timedelta'
         raise QueryError(msg)
@@ -63,17 +63,18 @@ def duration(value: object, field: str) -> int:
             raise QueryError(msg)
         total += Fraction(part.group(1)) * MICROSECONDS[unit]
         at = part.end()
-    if not text or total.denominator != 1 or total >= _LIMIT:
-        why = (
-            "is empty"
-            if not text
-            else "is longer than time itself"
-            if total >= _LIMIT
-            else "is finer than a microsecond"
-        )
+    if not text or total.denominator != 1:
+        why = "is finer than a microsecond" if text else "is empty"
         msg = f'{field}={value!r} {why}: write a text such as "10 minutes"'
         raise QueryError(msg)
-    return sign * int(total)
+    return _within(sign * int(total), value, field)
+
+
+def _within(microseconds: int, value: object, field: str) -> int:
+    if abs(microseconds) > MAX_LENGTH:
+        msg = f"{field} must be at most {MAX_LENGTH // MICROSECONDS['d']:,} days, got {value!r}"
+        raise QueryError(msg)
+    return microseconds
 
 
 def instant(value: object, field: str) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from skyband.errors import QueryError, nearest
 from skyband.query.duration import duration, spoken
 from skyband.query.expression import Expression, parse
+from skyband.query.limits import MAX_K, MAX_ROWS, check_integer
 
 POLICIES = {
     "never": "WST",
@@ -38,7 +39,16 @@ TYPES = ("double", "long", "string", "boolean", "timestamp", "date")
 OWN = ("staleness", "status", "lookups")
 """The columns that a join adds to the answers, besides the remote ones."""
 
-_NUMBERS = ("spare", "reserve", "batch", "parallel", "retries", "replica_size")
+_NUMBERS = {
+    "spare": (0, MAX_K),
+    "reserve": (0, MAX_K),
+    "batch": (1, MAX_K),
+    "parallel": (1, 1000),
+    "retries": (0, 1000),
+    "replica_size": (1, MAX_ROWS),
+}
+"""The least and the largest value of each number."""
+
 _AGGREGATE = re.compile(r"^\s*(count|sum|avg|min|max)\s*\((.*)\)\s*$", re.IGNORECASE | re.DOTALL)
 
 
@@ -58,11 +68,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         for field in ("each", "save"):
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-                msg = f"{field}={value!r} is no number of look-ups: write a whole number of at least 0"
-                raise QueryError(msg)
-            object.__setattr__(self, field, int(value))
+            object.__setattr__(self, field, check_integer(field, getattr(self, field), 0, MAX_ROWS))
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class Join:
         What to look up: a name in `skyband.query.join.POLICIES`, or a function
         choose(candidates, replica, budget, now) -> ids.
     spare
-        How many objects to keep behind the k best of every window (the paper's N).
+        How many objects to keep behind the k best of every window (the paper's N), at most 1,000,000.
     reserve
         How many more to keep behind those, which no policy refreshes: they fill the gaps that changes leave.
     unlisted
@@ -107,11 +113,11 @@ class Join:
     deadline
         Wall time that the look-ups of an evaluation may take; what is not back by then stays stale.
     batch
-        Ids that one call may ask for.
+        Ids that one call may ask for, at most 1,000,000.
     parallel
-        Calls that may be under way at once.
+        Calls that may be under way at once, at most 1,000.
     retries
-        How often a refused or failed call is tried again, within the deadline.
+        How often a refused or failed call is tried again, within the deadline; at most 1,000.
     each
         "key": arrivals of a key are one object. "row": every row is one, though many share a remote row.
     initial
@@ -227,10 +233,9 @@ class Join:
         if taken:
             msg = f"{taken[0]} is the name of a value over the window, and of a column of the join: give it another"
             raise QueryError(msg)
-        for field, least in (("spare", 0), ("reserve", 0), ("batch", 1), ("parallel", 1), ("retries", 0)):
-            _whole(field, getattr(self, field), least)
-        if self.replica_size is not None:
-            _whole("replica_size", self.replica_size, 1)
+        for field, (low, high) in _NUMBERS.items():
+            if field != "replica_size" or self.replica_size is not None:
+                check_integer(field, getattr(self, field), low, high)
         if self.unlisted not in ("bound", "ignore"):
             _refuse("unlisted", self.unlisted, 'is unknown: write "bound" or "ignore"')
         if self.each not in ("key", "row"):
@@ -269,7 +274,7 @@ def _kept(field: str, value: Any) -> Any:
             _refuse("columns", value, 'names no remote column: write columns=["followers"]')
         return (value,) if isinstance(value, str) else tuple(value)
     if field == "budget":
-        return value if isinstance(value, Budget) else Budget(_whole("budget", value, 0))
+        return value if isinstance(value, Budget) else Budget(check_integer("budget", value, 0, MAX_ROWS))
     if field == "deadline":
         return duration(value, "deadline")
     if field == "policy":
@@ -307,13 +312,6 @@ def _policy(policy: str | Choose) -> str | Choose:
     if name not in POLICIES:
         _refuse("policy", policy, f"is unknown: {nearest(policy, POLICIES)}")
     return name
-
-
-def _whole(field: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        _refuse(field, value, f"is no whole number of at least {least}: write one")
-    assert isinstance(value, Integral)
-    return int(value)
 
 
 def _refuse(field: str, value: object, why: str) -> None:

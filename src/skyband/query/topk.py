@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
 from skyband.query.join import Join
+from skyband.query.limits import MAX_JOIN_WINDOWS, MAX_K, check_integer
 from skyband.query.points import Distance, Weighted
 from skyband.query.total import is_total, parse_total
 from skyband.query.window import Counting, Ever, Sliding
@@ -33,7 +33,7 @@ class TopK:
     Parameters
     ----------
     k
-        How many rows an answer has at most.
+        How many rows an answer has at most: 1 to 1,000,000.
     by
         What makes a row good: an SQL expression over the source's columns ("price * volume"), `sb.distance`,
         `sb.weighted`, or a function from NumPy columns to a float64 column. Larger is better, except for a
@@ -80,7 +80,7 @@ class TopK:
     >>> sb.TopK(k=0, by="price", window=sb.Counting(10))
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: k=0 asks for no row: write a whole number of at least 1
+    skyband.errors.QueryError: k must be an integer from 1 to 1,000,000, got 0
 
     >>> most = sb.TopK(k=1, of="symbol", by="sum(price)", window=sb.Tumbling("1 minute"), time="ts", unit="s")
     >>> sb.run(most, trades).select(["window_start", "score", "symbol"]).to_pylist()
@@ -135,7 +135,7 @@ class TopK:
         self._check()
 
     def _check(self) -> None:
-        _check_whole("k", self.k, "asks for no row")
+        check_integer("k", self.k, 1, MAX_K)
         if not isinstance(self.by, (Expression, Distance, Weighted)) and not callable(self.by):
             _refuse(
                 "by",
@@ -195,6 +195,13 @@ class TopK:
             )
         if not self.window.slide or (self.window.counts and self.window.slide == 1):
             _refuse("window", self.window, "would look up remote values after every row: write a slide")
+        windows = -(-self.window.size // self.window.slide)
+        if windows > MAX_JOIN_WINDOWS:
+            msg = (
+                f"a join must have at most {MAX_JOIN_WINDOWS:,} windows that hold one row, got {windows:,} with "
+                f"window={self.window!r}: write a longer slide"
+            )
+            raise QueryError(msg)
         if self.per and self.window.counts:
             _refuse("per", list(self.per), "makes groups that count rows, which no budget can share: write sb.Sliding")
         if join.changes is not None and self.window.counts:
@@ -245,12 +252,6 @@ def _names(field: str, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, Iterable):
         _refuse(field, value, "is no column: write the name of one, or a list of names")
     return tuple(value)
-
-
-def _check_whole(field: str, value: object, why: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1 or value > math.inf:
-        reason = why if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else "is no whole number"
-        _refuse(field, value, f"{reason}: write a whole number of at least 1")
 
 
 def _refuse(field: str, value: Any, why: str) -> None:

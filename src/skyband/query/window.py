@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from skyband.errors import QueryError
 from skyband.query.duration import duration, instant, spoken
+from skyband.query.limits import MAX_ROWS, check_integer
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Sliding:
     (start, end]. The size need not be a multiple of the slide. With `slide="row"` there is an answer
     after every row, over (t - size, t].
 
-    Lengths are texts ("10 minutes") or timedeltas; inside they are whole microseconds.
+    Lengths are texts ("10 minutes") or timedeltas of at most 3,650,000 days; inside they are whole microseconds.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class Counting:
     """The last `size` rows of each group, answered every `slide` rows (default: after every row).
 
     Every row takes a position, also one without a score. The window that ends at row e covers the
-    rows max(0, e - size) to e.
+    rows max(0, e - size) to e. Both are at most 1,000,000,000.
 
     Examples
     --------
@@ -131,10 +132,8 @@ class Counting:
         return frozenset({"slide", "every row"} if self.slide == 1 else {"slide"})
 
     def __post_init__(self) -> None:
-        for field, value in (("size", self.size), ("slide", self.slide)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"{field}={value!r} is not a number of rows: write a whole number of at least 1"
-                raise QueryError(msg)
+        for field in ("size", "slide"):
+            object.__setattr__(self, field, check_integer(field, getattr(self, field), 1, MAX_ROWS))
         if self.slide > self.size:
             msg = (
                 f"slide={self.slide} is larger than size={self.size}: rows between two windows would be in no "
@@ -149,6 +148,9 @@ class Ever(Counting):
 
     size: int = 1 << 62
     kind: ClassVar[str] = "ever"
+
+    def __post_init__(self) -> None:
+        """Nothing was given that could be wrong."""
 
     @property
     def kinds(self) -> frozenset[str]:

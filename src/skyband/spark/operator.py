@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from skyband.flow.blob import dump, read, unwrite, write
 from skyband.spark.state import check, chunks, widened
-from skyband.windows.timeline import BEGINNING
+from skyband.windows.timeline import BEGINNING, check_watermark
 
 if TYPE_CHECKING:
     from skyband.spark.board import AllTimeBucket, BoardBucket
@@ -92,7 +92,7 @@ class Operator(StatefulProcessor):
 
     def _advance(self, key: int, packed: Mapping[str, Any] | None, timer: Any) -> Iterator[pd.DataFrame]:
         millis = timer.getCurrentWatermarkInMs()
-        watermark = millis * 1000 if millis > 0 else BEGINNING
+        watermark = check_watermark(millis * 1000, f"{millis} ms") if millis > 0 else BEGINNING
         old = self._stored()
         bucket = self._bucket(key, old)
         answers = bucket.take(packed or _NOTHING, watermark)

@@ -87,9 +87,9 @@ class Leaderboard(Keyed):
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        if self._rising and len(time) and time.min() < self.timeline.newest:
+        taken = self.timeline.admit(time, watermark, rising=self._rising)
+        if taken is None:
             raise OutOfOrderError
-        taken = self.timeline.admit(time, watermark)
         if not taken.all():
             places = np.flatnonzero(taken)
             rows, time = rows.take(pa.array(places)), time[places]

@@ -9,13 +9,14 @@ import numpy as np
 
 from skyband.errors import QueryError, SchemaError
 from skyband.query.expression import Expression, parse
+from skyband.query.limits import check_integer
 
 MOST = 1 << 26  # rows of a view
 _OURS = ("rank", "score", "step", "complete", "_change_type", "_version")
 _ASKED = ("key", "ranked", "position", "since")
 
 
-def whole_number(field: str, value: object, least: int = 1, why: str = "is no number of rows") -> int:
+def whole_number(field: str, value: object, least: int = 1) -> int:
     """A number of rows.
 
     Examples
@@ -23,15 +24,9 @@ def whole_number(field: str, value: object, least: int = 1, why: str = "is no nu
     >>> whole_number("k", 0)
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: k=0 is no number of rows: write a whole number of at least 1
+    skyband.errors.QueryError: k must be an integer from 1 to 67,108,864, got 0
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        msg = f"{field}={value!r} {why}: write a whole number of at least {least}"
-        raise QueryError(msg)
-    if value > MOST:
-        msg = f"{field}={value!r} is more than a view holds: write at most {MOST:,}"
-        raise QueryError(msg)
-    return int(value)
+    return check_integer(field, value, least, MOST)
 
 
 def truth(field: str, value: object) -> bool:

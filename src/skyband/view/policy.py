@@ -350,7 +350,7 @@ def policy(kmax: int | str | Policy, k: int) -> Policy:
             raise QueryError(msg)
         return _NAMED[kmax]()
     if isinstance(kmax, int | np.integer) and not isinstance(kmax, bool):
-        return Fixed(whole_number("kmax", kmax, k, f"is less than k={k}"))
+        return Fixed(whole_number("kmax", kmax, k))
     if isinstance(kmax, type) or not all(hasattr(kmax, name) for name in ("start", "refilled", "rested")):
         msg = f"kmax={kmax!r} is no policy: write a number of rows, {', '.join(map(repr, _NAMED))}, or a policy"
         raise QueryError(msg)

@@ -124,8 +124,7 @@ class View:
         """Stand on what is kept."""
         chosen = policy(kmax, self.k)
         if refill_at is not None:
-            why = f"is less than k={self.k} and asks too late" if isinstance(refill_at, int) else "is no number of rows"
-            refill_at = fields.whole_number("refill_at", refill_at, self.k, why)
+            refill_at = fields.whole_number("refill_at", refill_at, self.k)
             if isinstance(chosen, Fixed) and refill_at > chosen.kmax:
                 msg = (
                     f"refill_at={refill_at} is more than kmax={chosen.kmax}, so rows would always be asked for: "

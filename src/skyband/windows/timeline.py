@@ -6,10 +6,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skyband.errors import SourceError
+
 if TYPE_CHECKING:
     from skyband.windows.clock import Clock
 
 BEGINNING = -(1 << 62)
+FAR = 1 << 61
+"""Microseconds, some 73,000 years: a time further from 1970 would leave no room for its windows."""
+
+
+def check_watermark(micros: int, given: object) -> int:
+    """A watermark in microseconds, or an error if windows around it would not fit into 64 bits.
+
+    Examples
+    --------
+    >>> check_watermark(5_000_000, "5 s")
+    5000000
+    """
+    if abs(micros) > FAR:
+        msg = f"watermark must be at most {FAR:,} microseconds from 1970, got {given!r}"
+        raise SourceError(msg)
+    return micros
 
 
 class Late(NamedTuple):
@@ -44,19 +62,22 @@ class Timeline:
         self.newest = BEGINNING
         self.lost = Late()
 
-    def admit(self, time: np.ndarray, watermark: int | None = None) -> np.ndarray:
-        """Which rows of a batch are taken; moves the watermark."""
+    def admit(self, time: np.ndarray, watermark: int | None = None, *, rising: bool = False) -> np.ndarray | None:
+        """Which rows of a batch are taken; moves the watermark. None: `rising` was promised, and time went back."""
         taken = np.ones(len(time), np.bool_)
         if not len(time):
             if watermark is not None:
                 self.watermark = max(self.watermark, watermark)
             return taken
+        oldest = int(time.min())
+        if rising and oldest < self.newest:
+            return None
         ahead = 0
         if self.ahead is not None:
             taken = time <= self._reach(time)
             ahead = int(len(time) - taken.sum())
         newest = int(time[taken].max(initial=self.newest)) if ahead else int(time.max())
-        if self.watermark > BEGINNING and int(time.min()) < self.edge:
+        if self.watermark > BEGINNING and oldest < self.edge:
             taken &= time >= self.edge
         self.lost = Late(self.lost.late + int(len(time) - taken.sum()) - ahead, self.lost.ahead + ahead)
         self.newest = max(self.newest, newest)

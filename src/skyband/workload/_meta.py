@@ -9,7 +9,7 @@ import numpy as np
 
 from skyband.engines.checked import checked, held, objects, require
 from skyband.engines.protocol import Objects, Snapshot
-from skyband.errors import SnapshotError
+from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
 from skyband.workload.extractor import Extractor
 from skyband.workload.scheduler import Scheduler
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 _NEVER = -(1 << 62)
+_MOMENTS = 1_000_000
+_LISTS = 1 << 26
 _HOLDS = {**objects(), "numbers": held("i8", 2), "spoke": held("?", "queries")}
 
 
@@ -114,6 +116,29 @@ class Views(ABC):
         return used[np.lexsort((-self.nodes.id[used], -self.nodes.score[used]))]
 
 
+def _check_moments(family: Family) -> None:
+    """Raise unless the views that may be open at once, and the moments at which they begin and end, are few enough."""
+    longest = max((member.clock.size for member in family.members), default=0)
+    shortest = min((member.clock.slide for member in family.members), default=1)
+    if longest // shortest > _MOMENTS:
+        msg = (
+            f"mtoplist and mtopband open a view for every window: the longest size must be at most {_MOMENTS:,} times "
+            f"the shortest slide, got {longest // shortest:,} times: write engine='sweep'"
+        )
+        raise QueryError(msg)
+
+
+def check_lists(family: Family) -> None:
+    """Raise unless there is memory for the k best rows of every view that may be open at once."""
+    lists = sum(member.k * member.clock.ratio for member in family.members)
+    if lists > _LISTS:
+        msg = (
+            f"engine='mtopband' keeps k rows of every open window: these must be at most {_LISTS:,}, got {lists:,}: "
+            f"write engine='sweep'"
+        )
+        raise QueryError(msg)
+
+
 class Meta:
     """Runs a family of one group over a structure: rows come in, views open and close, answers are extracted."""
 
@@ -121,6 +146,7 @@ class Meta:
 
     def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._members = family.members
+        _check_moments(family)
         self._clocks = [member.clock for member in family.members]
         self._held = self.structure()
         self._extractor = Extractor(self._held, max((m.k for m in family.members), default=1))

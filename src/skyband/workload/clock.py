@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from skyband.workload.family import Family
 
 
+_CUTS = 1 << 20  # boundaries that are laid out whatever the number of times
+
+
 class SharedClock:
     """What flows need to know of many clocks at once; times are microseconds or positions.
 
@@ -44,6 +47,8 @@ class SharedClock:
         """The last boundary at or before `time`: the start of its pane."""
         if isinstance(time, np.ndarray):
             cuts = self._cuts(time)
+            if cuts is None:
+                return self._each(time)[0]
             return cuts[np.searchsorted(cuts, time, side="right") - 1]
         if not len(self._slide):
             return time
@@ -55,6 +60,8 @@ class SharedClock:
         """The first boundary after `time`."""
         if isinstance(time, np.ndarray):
             cuts = self._cuts(time)
+            if cuts is None:
+                return self._each(time)[1]
             return cuts[np.searchsorted(cuts, time, side="right")]
         cut = self._size % self._slide
         into = (time - self._origin) % self._slide
@@ -66,11 +73,24 @@ class SharedClock:
         ahead = (time - origin - size) // slide + 1
         return int((origin + size + ahead * slide).min(initial=1 << 62))
 
-    def _cuts(self, time: np.ndarray) -> np.ndarray:
-        """All boundaries from the one before the first of these times to the one after the last."""
+    def _each(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the panes of these times begin and end, from the panes of every clock."""
+        low, high = np.full(len(time), -(1 << 62)), np.full(len(time), 1 << 62)
+        clocks = {*zip(self._size.tolist(), self._slide.tolist(), self._origin.tolist(), strict=True)}
+        for size, slide, origin in clocks:
+            into, cut = (time - origin) % slide, size % slide
+            begun = time - into + cut * (into >= cut)
+            np.maximum(low, begun, out=low)
+            np.minimum(high, np.where(into >= cut, begun - cut + slide, begun + cut), out=high)
+        return low, high
+
+    def _cuts(self, time: np.ndarray) -> np.ndarray | None:
+        """All boundaries from the one before the first of these times to the one after the last; None: too many."""
         if not len(time):
             return np.array([-(1 << 62), 1 << 62])
         low, high = int(self.pane(int(time.min()))), int(self.pane_end(int(time.max())))
+        if 2 * ((high - low) / self._slide + 1).sum() > max(_CUTS, len(time) * len(self._slide)):
+            return None
         ends = [np.array([low, high])]
         for size, slide, origin in zip(self._size.tolist(), self._slide.tolist(), self._origin.tolist(), strict=True):
             cut = {origin % slide, (origin + size) % slide}

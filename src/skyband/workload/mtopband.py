@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.kernels import mtopband as kernels
-from skyband.workload._meta import Meta, Views
+from skyband.workload._meta import Meta, Views, check_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skyband.engines.protocol import Objects
+    from skyband.workload.family import Family
 
 
 class Band(Views):
@@ -99,3 +102,7 @@ class MTopBand(Meta):
     """
 
     structure = Band
+
+    def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        check_lists(family)
+        super().__init__(family, resume)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.errors import QueryError
+from skyband.query.limits import check_integer
 
 if TYPE_CHECKING:
     from skyband.workload.family import Family, Member
@@ -22,11 +22,9 @@ def check_parts(field: str, parts: object) -> None:
     >>> check_parts("tasks", 0)
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: tasks=0 is out of range: write a whole number from 1 to 1024
+    skyband.errors.QueryError: tasks must be an integer from 1 to 1,024, got 0
     """
-    if isinstance(parts, bool) or not isinstance(parts, int) or not 1 <= parts <= MOST:
-        msg = f"{field}={parts!r} is out of range: write a whole number from 1 to {MOST}"
-        raise QueryError(msg)
+    check_integer(field, parts, 1, MOST)
 
 
 def split(family: Family, tasks: int) -> list[Family]:

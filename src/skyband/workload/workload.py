@@ -10,6 +10,7 @@ from weakref import WeakSet
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
 from skyband.query.duration import duration
+from skyband.query.limits import MAX_K, check_integer
 from skyband.workload.admission import Admission, blind, home, joined, last, narrowed, open_grid, told
 from skyband.workload.family import AFTER, NEVER, Family, Reserve, check, families, member_of, per_of
 from skyband.workload.spans import bounds, limited
@@ -339,9 +340,7 @@ def _reserved(max_k: int | None, finest: str | timedelta | None) -> Reserve | No
     if max_k is None or finest is None:
         msg = f'max_k={max_k!r} and finest={finest!r} go together: write both, such as max_k=100, finest="10 s"'
         raise QueryError(msg)
-    if not isinstance(max_k, int) or isinstance(max_k, bool) or max_k < 1:
-        msg = f"max_k={max_k!r} is no number of rows: write a whole number from 1 on"
-        raise QueryError(msg)
+    max_k = check_integer("max_k", max_k, 1, MAX_K)
     step = duration(finest, "finest")
     if step < 1:
         msg = f"finest={finest!r} is no length of time: write one above 0"

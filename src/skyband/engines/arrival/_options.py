@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from skyband.errors import QueryError
 from skyband.query.duration import duration, spoken
+from skyband.query.limits import MAX_ROWS, check_integer
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -16,11 +17,8 @@ _BUFFER = 2000  # rows, the paper's default; 1/20 of its window
 
 
 def whole(name: str, value: object, least: int) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{name}={value!r} is no number of objects: write a whole number of at least {least}"
-        raise QueryError(msg)
-    return value
+    """A number of rows."""
+    return check_integer(name, value, least, MAX_ROWS)
 
 
 def coefficient(name: str, value: object) -> float:

@@ -6,12 +6,13 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.kernels.grid import Grid
+from skyband.query.limits import check_integer
 
 GRIDS = ("quantile", "uniform")
 SAMPLE = 4096  # objects that a grid is learnt from
 _CELLS = 1 << 14  # at most, unless a number of slices is asked for
 _PER_CELL = 16  # objects, where that leaves enough cells
-_MOST = 1 << 22
+_MOST = 1 << 22  # cells of a grid
 
 
 def slices_for(objects: int, d: int) -> int:
@@ -22,6 +23,8 @@ def slices_for(objects: int, d: int) -> int:
     >>> slices_for(40_000, 1), slices_for(40_000, 2), slices_for(40_000, 4), slices_for(40_000, 10)
     (256, 50, 7, 2)
     """
+    if 1 << d > _MOST:  # so many dimensions that two slices of each are too many
+        return 1
     cells = min(max(objects // _PER_CELL, 4), _CELLS)
     return min(max(int(cells ** (1 / d) + 1e-9), 2), 256)
 
@@ -33,13 +36,7 @@ def check(grid: object, slices: object, d: int) -> None:
         raise QueryError(msg)
     if slices is None:
         return
-    if isinstance(slices, bool) or not isinstance(slices, int) or slices < 1:
-        msg = f"slices={slices!r} is no number of slices: write a whole number of at least 1"
-        raise QueryError(msg)
-    if slices**d > _MOST:
-        most = int(_MOST ** (1 / d) + 1e-9)
-        msg = f"slices={slices} makes {slices**d} cells in {d} dimensions: write at most {most}"
-        raise QueryError(msg)
+    check_integer("slices", slices, 1, max(int(_MOST ** (1 / d) + 1e-9), 1))
 
 
 def cut(sample: np.ndarray, slices: int, kind: str = "quantile") -> Grid:

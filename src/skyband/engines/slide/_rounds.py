@@ -8,7 +8,7 @@ import numpy as np
 
 from skyband.engines.checked import FAR, checked, held, objects, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.errors import SnapshotError
+from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.slide import (
     COUNT,
     FREE,
@@ -27,10 +27,12 @@ from skyband.kernels.slide import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from skyband.query import TopK
     from skyband.windows import Clock
 
 _ROUND = 1 << 24  # rows in the lists of one round, at most (or k)
 _NEVER = -(1 << 62)  # no window yet
+_REFERENCES = 1 << 26  # to rows that an engine makes room for beforehand
 _HOLDS = {**objects(), "state": held("i8", 3)}
 
 
@@ -40,6 +42,16 @@ def fresh(numbers: int) -> np.ndarray:
     state[[OLDEST, NEWEST]] = _NEVER
     state[FREE] = -1
     return state
+
+
+def check_memory(engine: str, what: str, references: int, query: TopK) -> None:
+    """Raise if an engine whose memory grows with k and the window would need too much before the first row."""
+    if references > _REFERENCES:
+        msg = (
+            f"engine={engine!r} keeps {what}: these must be at most {_REFERENCES:,}, got {references:,} "
+            f"with k={query.k}, window={query.window!r}: write engine='sweep'"
+        )
+        raise QueryError(msg)
 
 
 def ring(clock: Clock) -> int:
@@ -66,8 +78,10 @@ def answers(
         )
         while (why := take(lists)) == NO_NODE:
             grow()
-        n, rows = int(state[LISTS]), int(state[OUT])
-        rounds.append(Lists(lists.step[:n], lists.first[: n + 1], lists.id[:rows], lists.score[:rows]))
+        n, used = int(state[LISTS]), int(state[OUT])
+        found = Lists(lists.step[:n], lists.first[: n + 1], lists.id[:used], lists.score[:used])
+        # lists that are much shorter than k must not hold on to room for k rows each
+        rounds.append(Lists(*(column.copy() for column in found)) if 4 * used < rows else found)
     step, first, id, score = rounds[0]
     if len(rounds) > 1:
         step, id, score = (np.concatenate([r[at] for r in rounds]) for at in (0, 2, 3))

@@ -48,6 +48,7 @@ class PreTopk:
         self._clock = Clock.of(query.window)
         self._k = int(query.k)
         length = _rounds.ring(self._clock)
+        _rounds.check_memory("pretopk", "k rows of every open window", length * self._k, query)
         self._heaps = np.empty(length * self._k, np.int32)
         self._sizes = np.zeros(length, np.int64)
         self._state = _rounds.fresh(STATE)

@@ -59,6 +59,7 @@ class SAP:
     ) -> None:
         self._clock = Clock.of(query.window)
         self._k = int(query.k)
+        _rounds.check_memory("sap", f"k rows of each of {SLOTS} partitions", SLOTS * self._k, query)
         self._rule = _rule(partition, self._clock.ratio)
         self._state = _rounds.fresh(NUMBERS)
         self._state[BUILT] = -1

@@ -244,7 +244,7 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             shown[number, g] = got > 0
         done, last = end, q + 1
         after = end + slides[q]
-        if total == 0:  # on to where a row is
+        if total == 0 or start > latest:  # it holds no row: on to where one is
             goal = timed(row_time, at, even, zero) if at < stop else upto
             whole = origins[q] + lengths[q]
             if shown[number, g] and start < least[q]:  # it has yet to say so, in its first window that is told
