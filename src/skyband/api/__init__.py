@@ -110,8 +110,8 @@ def run(  # noqa: PLR0913 - the one wide door
     from skyband.flow.pipeline import OutOfOrderError
 
     session = session_of(query, source, engine, late, ahead, options)
-    try:
-        tables = list(session.tables(progress=progress, trusting=True))
+    try:  # a join reads the times first: what it has looked up cannot be taken back
+        tables = list(session.tables(progress=progress, trusting=not session.joins))
     except OutOfOrderError:
         tables = list(session.tables(progress=progress))
     promote = "permissive" if session.joins else "default"  # remote types show with the first look-up
