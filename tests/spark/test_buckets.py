@@ -13,8 +13,8 @@ from skyband.workload.family import per_of
 LATE = 30
 
 
-def streamed(share, batches):
-    """What a bucket says of all batches, each cut into two partitions; and its counts."""
+def streamed(share, batches, changes=()):
+    """What a bucket says of all batches, each cut into two partitions; and its counts. `changes` come packed."""
     said, counts, state = [], {}, None
     newest = watermark = BEGINNING
     for batch in [*batches, None, None]:
@@ -22,6 +22,9 @@ def streamed(share, batches):
         if state is not None:
             bucket.load(state)
         packed = {"counts": [], "blob": []}
+        for found in changes if state is None else ():
+            for name, column in packed.items():
+                column.extend(found.to_pydict()[name])
         for part in [] if batch is None else [batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)]:
             packer = share.packer([0])
             packer.add(part)

@@ -9,7 +9,8 @@ from test_buckets import LATE, streamed
 from test_top_k import SECOND, closed, cut, plain
 
 import skyband as sb
-from skyband.spark.joined import Joined
+from naive_join import Asked, Read, Service, judge
+from skyband.spark.joined import Joined, pack_changes
 from skyband.tables.http import Http
 from skyband.tables.memory import History
 from skyband.tables.sqlfetch import SqlFetch
@@ -17,6 +18,7 @@ from skyband.workload.family import per_of
 
 START = 1_700_000_000
 USERS = 12
+NOBODY = pa.table({"user": pa.array([], pa.int64()), "y": pa.array([], pa.int64())})
 
 
 def clicks(n=300, seed=3, disorder=60):
@@ -75,6 +77,86 @@ def test_one_query(name):
     first = want.filter(pa.compute.equal(want["rank"], 1)).to_pylist()
     if not query.per:
         assert counts["made"] == sum(row["lookups"]["made"] for row in first) > 0
+
+
+SHARED = {  # what is asked of one replica: the arguments of a join, and of a query
+    "groups": [({"spare": 0}, {"per": ["city"]})],
+    "groups of rows": [({"spare": 1, "each": "row", "unlisted": "ignore"}, {"per": ["city"]})],
+    "three queries": [
+        ({"spare": 0}, {"by": "x + 2 * y"}),
+        ({"spare": 2, "each": "row"}, {"by": "y - x", "k": 2}),
+        ({"spare": 1, "n": "count(*)"}, {"by": "3 * n + y"}),
+    ],
+}
+TRUE = {
+    "x + y": lambda row, y, _: None if y is None else row["x"] + y,
+    "x + 2 * y": lambda row, y, _: None if y is None else row["x"] + 2 * y,
+    "y - x": lambda row, y, _: None if y is None else y - row["x"],
+    "3 * n + y": lambda _, y, n: None if y is None else 3 * n + y,
+}
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+@pytest.mark.parametrize("name", SHARED)
+def test_rows_are_what_their_status_says(name, pushed):
+    rng = np.random.default_rng(5)
+    start = START - START % 60
+    rows = [
+        {"t": int(t), "user": int(u), "x": int(x), "city": int(c)}
+        for t, u, x, c in zip(
+            np.sort(rng.integers(0, 300, 150)), *rng.integers(0, [[15], [20], [3]], (3, 150)), strict=True
+        )
+    ]
+    value = rng.integers(0, 20, (15, 400))
+    service = Service(
+        lambda user, moment: [int(value[user, moment // 30])] if (user + moment // 60) % 5 else [], start=start
+    )
+    told = [
+        (t - 30, u, int(value[u, t // 30]) if (u + t // 60) % 5 else None) for t in range(0, 300, 30) for u in range(15)
+    ]
+    usual = {"on": "user", "columns": {"y": "long"}, "budget": 6, "policy": "top", "deadline": "1 minute"}
+    queries, asked_ = [], []
+    for join, query in SHARED[name]:
+        given = {
+            "k": 3,
+            "by": "x + y",
+            "window": sb.Sliding("60 seconds", "20 seconds"),
+            "time": "ts",
+            "id": "id",
+            **query,
+        }
+        queries.append(sb.TopK(**given, join=sb.Join(None if pushed else service, **usual, **join, initial=NOBODY)))
+        truth = {"each": join.get("each", "key"), "counted": "n" in join, "per": "city" if "per" in query else None}
+        asked_.append(Asked(given["k"], 60, 20, TRUE[given["by"]], **truth))
+    stream = pa.table(
+        {
+            "ts": pa.array([(row["t"] + start) * SECOND for row in rows], pa.timestamp("us", "UTC")),
+            "id": pa.array(range(len(rows))),
+            **{column: pa.array([row[column] for row in rows]) for column in ("user", "x", "city")},
+        }
+    )
+    changes = pa.table(
+        {
+            "user": pa.array([u for _, u, _ in told]),
+            "y": pa.array([y for *_, y in told], pa.int64()),
+            "ts": pa.array([(t + start) * SECOND for t, *_ in told], pa.timestamp("us", "UTC")),
+        }
+    )
+    many = None if len(queries) == 1 else dict(sb.Workload(queries).items())
+    share = Joined.of(queries[0], many)
+    packed = pack_changes([0], "ts", ["user", "y"])(iter(changes.to_batches())) if pushed else ()
+    found, counts = streamed(share, cut(stream, 6, seed=1), packed)
+    said = found.to_pylist()
+    for row in said:
+        for column, mine in (("ts", "t"), ("window_start", "window_start"), ("window_end", "window_end")):
+            row[mine] = None if row[column] is None else round(row[column].timestamp()) - start
+    log = [Read(t + 1, t, u, (y,), pushed=True) for t, u, y in told] if pushed else service.log
+    for n, one in enumerate(asked_):
+        one.log = log
+        mine = [row for row in said if many is None or row["query"] == list(many)[n]]
+        assert judge(one, rows, mine, counts["incomplete"], until=rows[-1]["t"] - LATE) == []
+    assert counts["made"] == len(service.sent)
+    assert {"exact", "approximate"} <= set(found["status"].to_pylist())
 
 
 def test_a_workload_shares_one_replica_and_one_budget():

@@ -31,6 +31,7 @@ class Answer(NamedTuple):
     values: tuple[np.ndarray, ...] = ()  # over the window
     lookups: tuple[int, int, int, int] = (0, 0, 0, 0)
     board: Board | None = None  # whose list it is
+    incomplete: bool = False  # whether it is short, and a forgotten object may belong in it
 
 
 def ages(board: Board, key: np.ndarray, now: int) -> np.ndarray:
@@ -67,12 +68,10 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
             column = pa.nulls(0, field.type) if rows is None else rows.column(field.name)
             columns[field.name] = from_storage(column, field.type, field.name)
     columns |= {a.name: _over_window(a.name, a.function == "count", boards, answers) for a in join.aggregates}
-    remote = [a.remote for a in answers if a.remote is not None]
-    there = pa.concat_tables(remote, promote_options="permissive") if remote else None
-    known = line.replica.schema
-    for name in join.columns:
-        none = pa.nulls(sum(sizes), pa.null() if known is None else known.field(name).type)
-        columns[name] = none if there is None else there.column(name)
+    known = line.replica.schema or pa.schema([pa.field(name, pa.null()) for name in join.columns])
+    remote = [known.empty_table(), *(_remote(a, known) for a in answers)]
+    there = pa.concat_tables(remote, promote_options="permissive")
+    columns |= {name: there.column(name) for name in join.columns}
     columns[query.column("staleness")] = pa.array(_joined([a.age for a in answers]), pa.float64(), from_pandas=True)
     status = _joined([a.status for a in answers], np.int8)
     columns[query.column("status")] = pa.array(STATUS).take(pa.array(status.astype(np.int64)))
@@ -80,6 +79,13 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
     names = ["wanted", "made", "failed", "late"]
     columns[query.column("lookups")] = pa.StructArray.from_arrays([pa.array(c) for c in counts.T], names)
     return pa.table(columns)
+
+
+def _remote(answer: Answer, known: pa.Schema) -> pa.Table:
+    """The remote rows of an answer, NULL where nothing had been read."""
+    if answer.remote is not None:
+        return answer.remote
+    return pa.table([pa.nulls(len(answer.key), kind) for kind in known.types], schema=known)
 
 
 def _per(line: JoinPipeline, name: str, boards: list[Board], sizes: list[int]) -> pa.Array:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skyband.join.pipeline import JoinPipeline
     from skyband.join.replica import Replica
     from skyband.query import TopK
+    from skyband.query.expression import Expression
     from skyband.query.join import Choose, Join
 
 LONG_AGO = -(1 << 62)
@@ -168,9 +169,9 @@ class Board:
         """The keys themselves."""
         return self.line.key_values(codes)
 
-    def scored(self, rows: pa.Table, places: np.ndarray) -> np.ndarray:
+    def scored(self, rows: pa.Table, places: np.ndarray, by: Expression | None = None) -> np.ndarray:
         """The scores of stream rows with the remote rows at these places; larger is better, NaN is none."""
-        return self.line.scored(self.query, rows, places)
+        return self.line.scored(self.query, rows, places, by)
 
     def miss(self, count: int) -> None:
         """So many objects have a remote row and no score."""

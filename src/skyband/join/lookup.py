@@ -25,8 +25,8 @@ _FIRST_PAUSE = 0.05  # seconds before a failed call is tried again; doubled each
 class Found:
     """What a round of look-ups brought."""
 
-    rows: list[pa.Table] = field(default_factory=list)
-    ids: list[object] = field(default_factory=list)  # whose rows came, or are known not to be there
+    replies: list[tuple[list[object], pa.Table]] = field(default_factory=list)  # ids with a reply, and its rows
+    known: int = 0  # ids whose rows came, or are known not to be there
     made: int = 0  # look-ups that were sent, each once
     failed: int = 0
     late: int = 0
@@ -79,22 +79,20 @@ class Lookup:
                 break
             waiting -= 1
             self._add(found, batch, rows, complete, error)
-        found.late = max(found.made - len(found.ids) - found.failed, 0)
+        found.late = max(found.made - found.known - found.failed, 0)
         return found
 
     def _add(self, found: Found, batch: list[object], rows: Any, complete: bool, error: str) -> None:
-        found.error = error or found.error
-        if rows is not None:
-            found.rows.append(rows)
-        if complete:
-            found.ids += batch
-        else:  # a part of it: only those whose rows came are known
+        found.error, known = error or found.error, batch
+        if not complete:  # a part of it: only those whose rows came are known
             key = self.join.table.key
             there = rows is not None and key in rows.column_names
             came = {str(i) for i in rows[key].to_pylist()} if there else set()  # numbers may come as text
             known = [i for i in batch if str(i) in came]
-            found.ids += known
-            found.failed += len(batch) - len(known)
+        found.failed += len(batch) - len(known)
+        found.known += len(known)
+        if rows is not None:
+            found.replies.append((known, rows))
 
     def overdue(self) -> list[tuple[int, list[object], Any]]:
         """What came after its deadline: when it was asked for, the ids and their rows."""

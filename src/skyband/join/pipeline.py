@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from skyband.query import TopK
+    from skyband.query.expression import Expression
 
 
 @dataclass
@@ -42,6 +43,7 @@ class JoinStats(Stats):
     failed: int = 0
     overdue: int = 0  # made, but not back by the deadline
     evicted: int = 0
+    incomplete: int = 0  # answers of fewer than k rows where a forgotten object may belong
     last_error: str = ""
 
 
@@ -291,8 +293,12 @@ class JoinPipeline:
             codes = self.codes_of(rows[self.join.on], "changes")
             order = np.argsort(codes)
             read = self.replica.update(codes[order], codes, rows, when[order])
-            for board in self.boards.values():
-                board.held.refreshed(read.changed, pushed=True)
+            self._refreshed(read.changed)
+
+    def _refreshed(self, codes: np.ndarray) -> None:
+        """Remote rows of these codes are others now, for all lists."""
+        for board in self.boards.values():
+            board.held.refreshed(codes)
 
     def _evaluate(self, due: list[Board], end: int) -> list[Answer]:
         """Refresh what the policies want, then answer the windows that end now."""
@@ -306,11 +312,14 @@ class JoinPipeline:
             board.close()
         if self.join.replica_size is not None:
             open_ = np.unique(np.concatenate([board.needed() for board in self.boards.values()]))
-            self._stats.evicted += self.replica.evict(self.join.replica_size, open_)
+            gone = self.replica.evict(self.join.replica_size, open_)
+            self._stats.evicted += len(gone)
+            self._refreshed(gone)
         stats, (wanted, made, failed, late) = self._stats, lookups
         stats.wanted, stats.made = stats.wanted + wanted, stats.made + made
         stats.failed, stats.overdue = stats.failed + failed, stats.overdue + late
         stats.windows += sum(len(answer.key) > 0 for answer in answers)
+        stats.incomplete += sum(answer.incomplete for answer in answers)
         return answers
 
     # ------------------------------------------------------------ what the engines ask for
@@ -331,12 +340,15 @@ class JoinPipeline:
         """The keys themselves."""
         return self.keys.values(codes)[0].combine_chunks()
 
-    def scored(self, query: TopK, rows: pa.Table, places: np.ndarray) -> np.ndarray:
-        """The scores of stream rows with the remote rows at these places; larger is better, NaN is none."""
+    def scored(self, query: TopK, rows: pa.Table, places: np.ndarray, by: Expression | None = None) -> np.ndarray:
+        """The scores of stream rows with the remote rows at these places; larger is better, NaN is none.
+
+        `by` stands in for the score of the query.
+        """
         remote = self.replica.take(places)
         for name in self.join.columns:
             rows = rows.append_column(name, pa.nulls(len(places), pa.float64()) if remote is None else remote[name])
-        score = scores(query.by, rows)
+        score = scores(query.by if by is None else by, rows)
         return -score if query.ascending else score
 
     def miss(self, count: int) -> None:

@@ -46,7 +46,7 @@ class Remote:
             return 0, 0, 0, 0
         until = self._until()  # from here on: choosing takes time too
         for asked, ids, rows in self.lookup.overdue():
-            self._read(ids, [rows], asked)
+            self._read([(ids, rows)], asked)
         budget = self.purse.draw()
         free = [board for board in due if board.unlimited]
         bound = [board for board in due if not board.unlimited]
@@ -66,20 +66,28 @@ class Remote:
         found = self.lookup.fetch(ids, now, until)
         self._back = clock_time.monotonic()
         self.purse.pay(min(paid, found.made))  # what was never sent is not spent
-        failed = found.failed + self._read(found.ids, found.rows, now)
+        failed = found.failed + self._read(found.replies, now)
         self.lookup.vain.update(line.key_values(chosen[line.replica.unread(chosen)]).to_pylist() if found.made else ())
         self.error = found.error or self.error
         return len(ids), found.made, failed, found.late
 
     def _first_reads(self, unread: np.ndarray, budget: int) -> np.ndarray:
-        """Of keys that were never read, those to ask for: who was asked for in vain gets half of the room at most."""
-        if not self.lookup.vain or not len(unread):
-            return unread[:budget]
-        keys = self._line.key_values(unread).to_pylist()
-        vain = np.array([key in self.lookup.vain for key in keys])
-        self.lookup.vain.intersection_update(keys)
-        fresh = unread[~vain][:budget]
-        return np.concatenate([fresh, unread[vain][: (budget - len(fresh) + 1) // 2]])
+        """Of keys without a remote row, those to ask for.
+
+        Keys that were never asked for come first. Keys whose look-ups failed get at most half of what is left, rounded
+        up, and keys that were found missing at most half of the rest: neither starves the policy.
+        """
+        if not len(unread):
+            return unread
+        missing = ~self._line.replica.unread(unread)
+        failed = np.zeros(len(unread), np.bool_)
+        if self.lookup.vain:
+            keys = self._line.key_values(unread).to_pylist()
+            failed = np.array([key in self.lookup.vain for key in keys])
+            self.lookup.vain.intersection_update(keys)
+        fresh = unread[~missing & ~failed][:budget]
+        again = unread[failed & ~missing][: (budget - len(fresh) + 1) // 2]
+        return np.concatenate([fresh, again, unread[missing][: (budget - len(fresh) - len(again)) // 2]])
 
     def _until(self) -> float:
         """When look-ups must be over, so that the answer is out by the deadline; windows of a live batch share it."""
@@ -90,25 +98,35 @@ class Remote:
         self._deadline = self._deadline or clock_time.monotonic() + length - spare
         return self._deadline
 
-    def _read(self, ids: list[object], tables: list[pa.Table], now: int) -> int:
+    def _of(self, ids: list[object], rows: pa.Table | None) -> pa.Table | None:
+        """The rows of these ids: a service may give others too."""
+        line = self._line
+        if rows is None:
+            return None
+        asked = line.codes_of(pa.chunked_array([pa.array(ids, line.key_type)]))
+        mine = np.isin(line.codes_of(rows[line.join.on]), asked)
+        return rows if mine.all() else rows.filter(pa.array(mine))
+
+    def _read(self, replies: list[tuple[list[object], pa.Table]], now: int) -> int:
         """Take what came back into the replica; how many look-ups were of no use after all."""
         line, kind = self._line, self._line.key_type
-        fits = []
-        for rows in tables:
-            fits.append(fitting(line, rows))
-            line.replica.settle(fits[-1].rows)
-        good = [found.rows for found in fits if found.rows is not None]
-        bad = {key for found in fits for key in found.bad} & set(ids)
-        if any(found.unclear for found in fits):  # whose rows they are is unknown, so no one is known to be absent
-            came = {key for rows in good for key in rows[line.join.on].to_pylist()}
-            bad |= {key for key in ids if key not in came}
-        self.error = next((found.error for found in fits if found.error), self.error)
-        asked, useless = set(ids) - bad, len(bad)
+        good, asked, useless = [], [], 0
+        for ids, rows in replies:
+            found = fitting(line, rows)
+            line.replica.settle(found.rows)
+            self.error = found.error or self.error
+            mine = self._of(ids, found.rows)
+            came = set() if mine is None else set(mine[line.join.on].to_pylist())
+            # where no one can tell whose the rows are, no one is known to be absent
+            used = [key for key in ids if key not in found.bad and (key in came or not found.unclear)]
+            asked += used
+            useless += len(ids) - len(used)
+            good += [] if mine is None else [mine]
         known = line.replica.schema
         if any(rows.num_rows for rows in good) and known is not None and pa.null() in known.types:
             name = known.names[known.types.index(pa.null())]
             self.error = f"{name!r} has been NULL wherever it was read: is that its name in the table?"
-        codes = line.codes_of(pa.chunked_array([pa.array(list(asked), kind)]))
+        codes = line.codes_of(pa.chunked_array([pa.array(asked, kind)]))
         newer = codes[line.replica.time[codes] < now]
         if len(newer):
             empty = pa.table({n: pa.nulls(0) for n in line.join.columns} | {line.join.on: pa.array([], kind)})
@@ -119,5 +137,5 @@ class Remote:
             read = line.replica.update(np.unique(newer), of[wanted], chosen, now)
             for board in line.boards.values():
                 waiting = read.same[board.held.waits(read.same)]
-                board.held.refreshed(np.concatenate([read.changed, waiting]), pushed=False)
+                board.held.refreshed(np.concatenate([read.changed, waiting]))
         return useless

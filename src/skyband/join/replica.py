@@ -105,6 +105,17 @@ class Replica:
             return None
         return rows.take(pa.array(places, mask=places < 0)) if (places < 0).any() else rows.take(pa.array(places))
 
+    def places(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The remote rows of codes: for each the place of its code, its number within the code, and where it is.
+
+        A code without a remote row has one that is nowhere (-1).
+        """
+        count = np.maximum(self.count[codes], 1)
+        which = np.repeat(np.arange(len(codes)), count)
+        part = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+        first = self.first[codes][which]
+        return which, part, np.where(first < 0, -1, first + part)
+
     def settle(self, rows: pa.Table | None) -> None:
         """Let the first rows that come say what types the columns have."""
         if self.schema is None and rows is not None:
@@ -168,6 +179,8 @@ class Replica:
         new = rows.take(pa.array(np.repeat(first[which], sizes) + step))
         equal = np.ones(len(step), np.bool_)
         for a, b in zip(old.columns, new.columns, strict=True):
+            if pa.types.is_null(a.type):
+                continue
             both = pc.and_(pc.is_null(a), pc.is_null(b))
             equal &= pc.fill_null(pc.or_kleene(pc.equal(a, b), both), fill_value=False).to_numpy(zero_copy_only=False)
         alike[which] = np.logical_and.reduceat(equal, np.cumsum(sizes) - sizes)
@@ -314,16 +327,16 @@ class Replica:
         rho = _rho(cov, var, spread / max(n, 1))
         return mean + rho * np.where(np.isfinite(old), old - mean, 0.0)
 
-    def evict(self, size: int, needed: np.ndarray) -> int:
-        """Forget the longest unread keys, those that no open window needs first, until `size` are left."""
+    def evict(self, size: int, needed: np.ndarray) -> np.ndarray:
+        """Forget the longest unread keys, those that no open window needs first, until `size` are left; who went."""
         there = np.flatnonzero(self.time > NEVER)
         surplus = len(there) - size
         if surplus <= 0:
-            return 0
+            return there[:0]
         gone = there[np.lexsort((self.time[there], np.isin(there, needed)))[:surplus]]
         self.time[gone], self.first[gone], self.count[gone] = NEVER, -1, 0
         self._tidy()
-        return surplus
+        return gone
 
     def _tidy(self) -> None:
         """Drop rows that are no longer any key's, when they are most of all."""

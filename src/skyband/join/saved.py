@@ -69,18 +69,23 @@ def _board_saved(board: Board) -> Saved:
     if isinstance(held, Valued):
         saved |= {f"list/{name}": column for name, column in held.list.saved().items()}
         saved["unscored"] = held.unscored
-        extremes = [(pane, n, *ends) for pane, found in held.extremes for n, ends in found.items()]
-        if extremes:
-            saved["extremes"] = pa.table(
-                dict(zip(("pane", "name", "low", "high"), zip(*extremes, strict=True), strict=True))
-            )
+        saved["forgotten"], saved["ranked"] = held.forgotten, held.ranked
+        known = held.extremes
+        column, place = np.nonzero(~np.isnan(known.low))
+        if len(place):
+            saved["extremes"] = pa.table({
+                "pane": board.clock.start(place + known.oldest),
+                "name": [known.columns[i] for i in column],
+                "low": known.low[column, place],
+                "high": known.high[column, place],
+            })  # fmt: skip
     else:
         saved |= {f"counts/{name}": column for name, column in held.counts.saved().items()}
     return saved
 
 
 _HOLDS = {"line": held("i8", 8), "boards": held("i8", "boards", 2, low=0)}
-_UNSCORED = {"unscored": held("i8", 2, "unscored")}
+_FORGOTTEN = {"forgotten": held("i8", "keys"), "ranked": held("?", "keys")}
 _BOARD = {"at": held("i8", 3), "slots": held("i8", "slots", low=0), "seen": held("i8", "seen")}
 
 
@@ -140,16 +145,50 @@ def _board_load(board: Board, saved: Mapping[str, Any]) -> None:
         slots = kept.counts.slots()
     else:
         kept.list.load(under(saved, "list/"))
-        kept.unscored = checked(saved, _UNSCORED)["unscored"]
+        _valued_load(kept, saved)
         slots = np.concatenate([kept.list.listed.slot, kept.unscored[0]])
-        kept.extremes = []
-        for row in table_of(saved, "extremes").to_pylist() if "extremes" in saved else []:
-            if not kept.extremes or kept.extremes[-1][0] != row["pane"]:
-                kept.extremes.append((row["pane"], {}))
-            kept.extremes[-1][1][row["name"]] = (row["low"], row["high"])
     among(slots, found["slots"], "the list")
     named = kept.keys_held()
     require((named >= 0) & (named < keys), "there are rows of keys that never came")
+
+
+def _valued_load(kept: Valued, saved: Mapping[str, Any]) -> None:
+    """Restore what a list has besides its objects. States before `forgotten` do not tell: all keys may be."""
+    board, clock = kept.line, kept.line.clock
+    known = "forgotten" in saved
+    unscored = checked(saved, {"unscored": held("i8", 3 if known else 2, "unscored")})["unscored"]
+    extremes = kept.extremes
+    extremes.expire(kept.list.oldest)
+    for row in table_of(saved, "extremes").to_pylist() if "extremes" in saved else []:
+        window = int(clock.last(row["pane"]))
+        require(window - extremes.oldest < WINDOWS, "a window lies far away")
+        extremes.add(extremes.columns.index(row["name"]), np.array([window]), row["low"], row["high"])
+    listed = kept.list.listed
+    rows = kept.payload.take(listed.slot) if len(listed.slot) else None
+    if rows is not None:
+        kept.list.listed = listed._replace(values=extremes.numbers(rows))
+    if known:
+        kept.unscored = unscored
+        found = checked(saved, _FORGOTTEN)
+        kept.forgotten, kept.ranked = found["forgotten"], found["ranked"]
+        require(len(kept.forgotten) <= len(board.keys), "there are forgotten rows of keys that never came")
+        return
+    require((unscored[1] >= 0) & (unscored[1] < len(board.arrived)), "there are rows of keys that never came")
+    last = clock.last(board.arrived[unscored[1]])
+    if board.join.each == "row" and len(last):  # the rows tell, or for windows that count the slots
+        rows = None if clock.counts or board.time is None else kept.payload.take(unscored[0])
+        at = unscored[0] if rows is None else board.time.micros(rows[board.query.time])[0]  # type: ignore[union-attr]
+        last = clock.last(at)
+    kept.unscored = np.stack([*unscored, last])
+    kept.grow()
+    there = np.flatnonzero(board.arrived > LONG_AGO)
+    if board.join.each == "key":
+        there = np.setdiff1d(there, kept.keys_held())
+    kept.forgotten[there], kept.ranked[there] = clock.last(board.arrived[there]), not extremes.conditional
+    if len(there) and board.join.changes is None:
+        extremes.unknown(int(kept.forgotten.max()))
+    if board.join.each == "row" or len(board.line.queries) > 1 or board.query.per:  # nor did it doubt what others read
+        kept.list.doubt(np.full(len(there), np.inf), kept.forgotten[there])
 
 
 def forget_keys(line: JoinPipeline) -> None:
@@ -171,4 +210,4 @@ def forget_keys(line: JoinPipeline) -> None:
     for board in line.boards.values():
         board.grow_to(len(keep))
         board.arrived = board.arrived[codes]
-        board.held.renumber(number)
+        board.held.renumber(codes, number)

@@ -56,7 +56,7 @@ def shared_join(queries: Sequence[TopK]) -> Join:
             if aggregates[a.name] != a:
                 msg = f"{a.name} means two things in queries that go out together: give each its own name"
                 raise QueryError(msg)
-    return first.replaced(columns=columns, aggregates=tuple(aggregates.values()))
+    return first.replaced(columns=columns, aggregates=tuple(aggregates.values()), each="key")  # each has its own
 
 
 def in_turn(wishes: Sequence[np.ndarray]) -> np.ndarray:

@@ -68,17 +68,14 @@ class Summed:
         """None wait: scores are made when they are asked for."""
         return np.zeros(len(codes), np.bool_)
 
-    def refreshed(self, changed: np.ndarray, *, pushed: bool) -> None:
+    def refreshed(self, changed: np.ndarray) -> None:
         """Nothing to do: scores are made when they are asked for."""
 
     def _scored(self, start: int, end: int) -> tuple[np.ndarray, ...]:
         """The window's keys that have a score, best first: key, slot, time, score, remote row, values."""
-        line, replica = self.line, self.line.replica
+        line = self.line
         key, slot, time, values = self.counts.window(start, end)
-        count = np.maximum(replica.count[key], 1)
-        which = np.repeat(np.arange(len(key)), count)
-        part = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-        place = np.where(replica.first[key][which] < 0, -1, replica.first[key][which] + part)
+        which, part, place = line.replica.places(key)
         if not len(which):
             return key, slot, time, np.empty(0), place, *values
         score = line.scored(self._rows(slot[which], [v[which] for v in values]), place)
@@ -99,8 +96,9 @@ class Summed:
         """The keys of what is kept."""
         return np.concatenate([_NO_KEYS, *(pane.key for pane in self.counts.panes)])
 
-    def renumber(self, number: np.ndarray) -> None:
-        """Keys have other numbers now: that of the old one is the place. Their order stays."""
+    def renumber(self, codes: np.ndarray, number: np.ndarray) -> None:
+        """Keys have other numbers now: these codes stay, and `number` has the new one of each. Their order stays."""
+        del codes
         for pane in self.counts.panes:
             pane.key = number[pane.key]
 

@@ -13,6 +13,7 @@ EXACT, BOUND, GUESS = 0, 1, 2
 STATUS = ("exact", "bound", "approximate")
 """What is known of an answer's row: its score and place; a lower bound of its score; neither for certain."""
 
+_LOWEST = np.finfo(np.float64).min  # stands for the score of a forgotten object that is minus infinity
 
 _HOLDS = {
     "score": real("rows"),
@@ -35,6 +36,7 @@ class Listed(NamedTuple):
     last: np.ndarray  # int64: the last window that holds it
     kind: np.ndarray  # int8: EXACT, BOUND or GUESS
     upper: np.ndarray  # float64: what its score may be at most; for exact ones the score
+    values: np.ndarray  # float64, (objects, columns): what the score uses of the stream
 
     @classmethod
     def of(  # noqa: PLR0913 - one a column
@@ -46,22 +48,24 @@ class Listed(NamedTuple):
         part: np.ndarray | None = None,
         kind: int = EXACT,
         upper: np.ndarray | None = None,
+        values: np.ndarray | None = None,
     ) -> Listed:
         """Objects with what they have; the rest is usual."""
         score = np.asarray(score, np.float64)
         slot, key, last = (np.asarray(column, np.int64) for column in (slot, key, last))
         part = np.zeros(len(score), np.int64) if part is None else part
         most = score if upper is None else np.asarray(upper, np.float64)
-        return cls(score, slot, key, part, last, np.full(len(score), kind, np.int8), most)
+        values = np.empty((len(score), 0)) if values is None else values
+        return cls(score, slot, key, part, last, np.full(len(score), kind, np.int8), most, values)
 
     def take(self, places: np.ndarray) -> Listed:
         """Some of them."""
         return Listed(*(column[places] for column in self))
 
 
-def _none() -> Listed:
+def _none(columns: int) -> Listed:
     empty = np.empty(0, np.int64)
-    return Listed(np.empty(0), empty, empty, empty, empty, np.empty(0, np.int8), np.empty(0))
+    return Listed.of(np.empty(0), empty, empty, empty, values=np.empty((0, columns)))
 
 
 class TopKN:
@@ -69,8 +73,9 @@ class TopKN:
 
     All objects of a later window are in the earlier ones too, so an object's career is one run of windows, from its
     start mark to its end mark. What is pushed out is forgotten; the best score forgotten is remembered by window,
-    so that an answer can tell which of its rows are certain. When a change takes an object down or away, later
-    objects of the list fill the gap: their start marks move back.
+    so that an answer can tell which of its rows are certain. Whoever changes scores must `doubt` those of forgotten
+    objects. When a change takes an object down or away, later objects of the list fill the gap: their start marks
+    move back.
 
     Cost: O(list) for any number of arrivals or changes at once. Memory: (k + spare) * H(win / slide) objects in
     random order, whatever the number of rows in the window.
@@ -78,10 +83,12 @@ class TopKN:
     Examples
     --------
     >>> best = TopKN(cap=2, oldest=0, ratio=2)
-    >>> best.arrive(Listed.of(score=[5, 9, 7], slot=[0, 1, 2], key=[0, 1, 2], last=[0, 0, 1]))
+    >>> best.arrive(Listed.of(score=[5, 9, 7], slot=[0, 1, 2], key=[0, 1, 2], last=[0, 0, 1])).key
+    array([0])
     >>> best.marks()
     [(1, 0, 0), (2, 0, 1)]
-    >>> best.arrive(Listed.of(score=[1], slot=[1], key=[1], last=[0]), replaced=np.array([1]))
+    >>> best.arrive(Listed.of(score=[1], slot=[1], key=[1], last=[0]), replaced=np.array([1])).key
+    array([], dtype=int64)
     >>> best.marks()
     [(2, 0, 1), (1, 0, 0)]
     >>> best.answer(0, 2)[1]  # object 0 was forgotten with a score of 5
@@ -94,11 +101,11 @@ class TopKN:
     whenever it leaves the window, as here.
     """
 
-    def __init__(self, cap: int, oldest: int, ratio: int) -> None:
+    def __init__(self, cap: int, oldest: int, ratio: int, columns: int = 0) -> None:
         self.cap = cap
         self.oldest = oldest
         self._ratio = ratio
-        self.listed = _none()
+        self.listed = _none(columns)
         self.start = np.empty(0, np.int64)
         self._bound = np.empty(0, np.int64)
         self.lost = np.full(ratio + 1, -np.inf)  # best score forgotten, by last window from the oldest on
@@ -107,13 +114,13 @@ class TopKN:
     def __len__(self) -> int:
         return len(self.start)
 
-    def arrive(self, new: Listed, replaced: np.ndarray | None = None) -> None:
-        """Take new objects; those on the list with a key in `replaced` go first."""
+    def arrive(self, new: Listed, replaced: np.ndarray | None = None) -> Listed:
+        """Take new objects, after those with a key in `replaced` have left the list; what is forgotten."""
         old = self.listed
         if replaced is not None and len(replaced):
             old = old.take(np.flatnonzero(~np.isin(old.key, replaced)))
         merged = Listed(*(np.concatenate(pair) for pair in zip(old, new, strict=True)))
-        self._settle(merged.take(np.lexsort((merged.part, -merged.slot, -merged.score))))
+        return self._settle(merged.take(np.lexsort((merged.part, -merged.slot, -merged.score))))
 
     def expire(self, oldest: int) -> None:
         """Close all windows before `oldest`."""
@@ -124,26 +131,33 @@ class TopKN:
 
     def doubt(self, upper: np.ndarray, last: np.ndarray) -> None:
         """Objects that are not kept may score up to `upper` in windows up to `last`."""
-        reach = np.clip(last - self.oldest, 0, len(self.lost) - 1)
-        np.maximum.at(self.lost, reach, upper)
+        upper, last = upper[last >= self.oldest], last[last >= self.oldest]
+        self._reach(int(last.max(initial=self.oldest)) - self.oldest + 1)
+        np.maximum.at(self.lost, last - self.oldest, np.maximum(upper, _LOWEST))
 
-    def _settle(self, ranked: Listed) -> None:
+    def _reach(self, windows: int) -> None:
+        """Have room for so many windows."""
+        if windows > len(self.lost):
+            self.lost = np.concatenate([self.lost, np.full(windows - len(self.lost), -np.inf)])
+
+    def _settle(self, ranked: Listed) -> Listed:
         """Set the marks; forget what is in no window's list."""
         from skyband.kernels.topkn import OUT, sweep
 
         windows = int(max(ranked.last.max(initial=self.oldest) - self.oldest + 1, self._ratio))
-        if windows > len(self.lost):
-            self.lost = np.concatenate([self.lost, np.full(windows - len(self.lost), -np.inf)])
+        self._reach(windows)
         start = np.empty(len(ranked.last), np.int64)
         bound = np.empty(windows, np.int64)
         sweep(ranked.last, self.cap, self.oldest, np.zeros(windows, np.int64), start, bound)
         stay = start > OUT
-        if not stay.all():
-            self.doubt(ranked.upper[~stay], ranked.last[~stay])
+        gone = ranked.take(np.flatnonzero(~stay))
+        if len(gone.score):
+            self.doubt(gone.upper, gone.last)
             bound = np.where(bound >= 0, np.cumsum(stay)[bound] - 1, -1)
             ranked, start = ranked.take(np.flatnonzero(stay)), start[stay]
         self.listed, self.start, self._bound = ranked, start, bound
         self.peak = max(self.peak, len(start))
+        return gone
 
     def within(self, cap: int) -> np.ndarray:
         """Which objects are among the `cap` best of some open window."""
@@ -157,17 +171,34 @@ class TopKN:
         return start > OUT
 
     def answer(self, window: int, k: int) -> tuple[Listed, np.ndarray]:
-        """The k best of a window, and what is known of each: EXACT, BOUND or GUESS."""
-        inside = np.flatnonzero((self.listed.last >= window) & (self.start <= window))
-        all_ = self.listed.take(inside)
-        best = all_.take(np.arange(min(k, len(inside))))
-        lost = self.lost[window - self.oldest :].max(initial=-np.inf)
-        # what an object behind may really score: it could have its place before this one
-        behind = np.append(
-            np.maximum.accumulate(np.where(all_.kind > EXACT, all_.upper, -np.inf)[::-1])[::-1][1:], -np.inf
-        )
-        unsure = (best.score <= lost) | (best.score <= behind[: len(best.score)])
+        """The k best of a window, and what is known of each: EXACT, BOUND or GUESS.
+
+        A row is EXACT if its score is, and no object can have a better place than it seems: none that was forgotten,
+        none behind it whose score is not known, and no guess before it. The last row of a short answer is not EXACT if
+        a forgotten object may belong behind it.
+        """
+        inside = self.listed.take(np.flatnonzero(self.listed.last >= window))
+        best = inside.take(np.arange(min(k, len(inside.score))))
+        if not len(best.score):
+            return best, np.empty(0, np.int64)
+        here, guessed = slice(len(best.score)), inside.kind > EXACT
+        unsure = np.zeros(len(best.score), np.bool_)
+        if guessed.any():
+            # a lower bound stays before what it is before, unless both are equal; any other guess may be anywhere
+            least = np.where(guessed, np.where(inside.kind == BOUND, inside.score, -np.inf), np.inf)
+            before = np.append(False, np.logical_or.accumulate(guessed)[:-1])[here]
+            unsure |= before & (best.score >= np.append(np.inf, np.minimum.accumulate(least)[:-1])[here])
+            most = np.where(guessed, inside.upper, -np.inf)[::-1]
+            behind = np.append(np.logical_or.accumulate(guessed[::-1])[::-1][1:], False)[here]
+            unsure |= behind & (best.score <= np.append(np.maximum.accumulate(most)[::-1][1:], -np.inf)[here])
+        if self.forgot(window):
+            unsure |= best.score <= self.lost[window - self.oldest :].max()
+            unsure[-1] |= len(best.score) < k
         return best, np.where(best.kind == EXACT, np.where(unsure, GUESS, EXACT), best.kind).astype(np.int64)
+
+    def forgot(self, window: int) -> bool:
+        """Whether an object of the window was forgotten that may have a score."""
+        return bool((self.lost[window - self.oldest :] > -np.inf).any())
 
     def marks(self) -> list[tuple[int, int, int]]:
         """Of every object, best first: its key, and the first and last window of its career."""
@@ -179,19 +210,20 @@ class TopKN:
         return dict(zip((full + self.oldest).tolist(), self.listed.key[self._bound[full]].tolist(), strict=True))
 
     def saved(self) -> dict[str, np.ndarray]:
-        """The list as named arrays."""
-        columns = dict(zip(Listed._fields, self.listed, strict=True))
+        """The list as named arrays; `values` are in the rows."""
+        columns = dict(zip(Listed._fields[:-1], self.listed, strict=False))
         return {**columns, "lost": self.lost, "at": np.array([self.oldest, self.peak])}
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Go on from what was saved."""
+        """Go on from what was saved; `values` must be set again."""
         saved = checked(saved, _HOLDS)
         self.oldest, peak = (int(x) for x in saved["at"])
         self.lost = saved["lost"]
         require(len(self.lost) > 0, "lost has no window")
         ahead = saved["last"] - self.oldest
         require((ahead >= 0) & (ahead < WINDOWS), "a row is in no open window")
-        listed = Listed(*(saved[name] for name in Listed._fields))
+        values = np.full((len(saved["score"]), self.listed.values.shape[1]), np.nan)
+        listed = Listed(**{name: saved[name] for name in Listed._fields[:-1]}, values=values)
         order = np.lexsort((listed.part, -listed.slot, -listed.score))
         require(order == np.arange(len(order)), "its rows do not come best first")
         self._settle(listed)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from skyband.flow.payload import Payload
 from skyband.join.answers import Answer, ages
 from skyband.join.candidates import Candidates
-from skyband.join.topkn import BOUND, GUESS, Listed, TopKN
+from skyband.join.extremes import Extremes
+from skyband.join.topkn import BOUND, EXACT, GUESS, Listed, TopKN
 from skyband.query.expression import Expression
-from skyband.query.monotone import direction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,25 +22,31 @@ if TYPE_CHECKING:
 
 _ALL = 1 << 40  # a list that forgets nothing
 _SPARE = 1 << 14  # rows that may pile up before the useless ones are dropped
+NO_WINDOW = -(1 << 62)
+"""Before all windows."""
 
 
 class Valued:
-    """The list, the rows on it, and those whose remote value was never read."""
+    """The list, the rows on it, and those that wait for a remote row.
+
+    What is pushed off the list is forgotten. Of each key it is known up to which window it has a forgotten object: when
+    the remote row of such a key changes, whoever asked for it, the object's score can be anything in the range that the
+    stream's values leave, and the answers say so.
+    """
 
     def __init__(self, line: Board) -> None:
         self.line = line
         join = line.join
         self._wide = line.query.k + join.spare
         cap = _ALL if getattr(line.policy, "whole", False) else self._wide + join.reserve
-        self.list = TopKN(cap, 0, line.clock.ratio)
+        self.extremes = Extremes(line)
+        self.list = TopKN(cap, 0, line.clock.ratio, len(self.extremes.columns))
         self.payload = Payload()
-        self.unscored = np.empty((2, 0), np.int64)  # slot and key of rows that wait for their first look-up
+        self.unscored = _no_rows()  # slot, key and last window of rows that wait for a remote row
+        self.forgotten = np.empty(0, np.int64)  # by key: the last window of a forgotten object
+        self.ranked = np.empty(0, np.bool_)  # by key: whether that object had a score
         self._kept = 0
         self._panes = 0
-        self.extremes: list[tuple[int, dict[str, tuple[float, float]]]] = []  # of each pane's stream columns
-        by = line.query.by
-        self._stream = [n for n in by.columns if n in line.schema.names] if isinstance(by, Expression) else []
-        self._ways = {n: direction(by.tree, n) for n in self._stream} if isinstance(by, Expression) else {}
 
     def __len__(self) -> int:
         return len(self.list)
@@ -68,61 +74,81 @@ class Valued:
         if self._panes % 32 == 0:  # many small pieces are slow to look through
             self.clean()
         rows, key, time = part.rows.take(pa.array(places)), key[places], part.time[places]
-        if self.line.join.changes is not None and self._stream:
-            self._measure(int(self.line.clock.pane(time[0])), rows)
         slot = self.payload.add(rows)
-        replaced = key if self.line.join.each == "key" else None
-        self._arrive(rows, slot, key, replaced)
+        self._arrive(rows, slot, key, np.asarray(self.line.clock.last(time)))
 
-    def _measure(self, pane: int, rows: pa.Table) -> None:
-        """Remember the least and the greatest of each stream column, by pane (the paper's min.scoreS)."""
-        found = {}
-        for name in self._stream:
-            x = rows[name].cast(pa.float64(), safe=False).to_numpy()
-            x = x[np.isfinite(x)]
-            if len(x):
-                found[name] = (float(x.min()), float(x.max()))
-        self.extremes.append((pane, found))
-
-    def _arrive(self, rows: pa.Table, slot: np.ndarray, key: np.ndarray, replaced: np.ndarray | None) -> None:
+    def _arrive(self, rows: pa.Table, slot: np.ndarray, key: np.ndarray, last: np.ndarray) -> None:
         line = self.line
         if line.window is not None and self.list.oldest != line.window:  # windows without a row were passed over
             self.list.expire(line.window)
-        if replaced is not None and self.unscored.shape[1]:
-            self.unscored = self.unscored[:, ~np.isin(self.unscored[1], replaced)]
-        new, unread = self._objects(rows, slot, key)
-        if len(unread):
-            self.unscored = np.concatenate([self.unscored, np.stack([slot[unread], key[unread]])], axis=1)
+            self.extremes.expire(line.window)
+        replaced = key if line.join.each == "key" else None
+        if replaced is not None:  # older objects of the key do not count any more
+            self.forgotten[key[key < len(self.forgotten)]] = NO_WINDOW
+            if self.unscored.shape[1]:
+                self.unscored = self.unscored[:, ~np.isin(self.unscored[1], replaced)]
+        new, without = self._objects(rows, slot, key, last)
+        if len(without):
+            waits = line.replica.unread(key[without]) | self._missing(key[without])
+            self._wait(slot, key, last, without[waits])
+            drop = without[~waits]
+            self._forget(key[drop], last[drop], self.extremes.numbers(rows.take(pa.array(drop))), ranked=False)
         if len(new.score) > self.list.cap:  # one pane: no more than the best of it can stay
             best = np.lexsort((-new.slot, -new.score))
-            rest = best[self.list.cap :]
-            self.list.doubt(new.score[rest], new.last[rest])
+            rest = new.take(best[self.list.cap :])
+            self.list.doubt(rest.score, rest.last)
+            self._forget(rest.key, rest.last, rest.values)
             new = new.take(best[: self.list.cap])
-        self.list.arrive(new, replaced)
+        self._list(new, replaced)
 
-    def _objects(self, rows: pa.Table, slot: np.ndarray, key: np.ndarray) -> tuple[Listed, np.ndarray]:
-        """Stream rows joined with their remote rows, those that have a score; and which were never read."""
+    def _objects(
+        self, rows: pa.Table, slot: np.ndarray, key: np.ndarray, last: np.ndarray
+    ) -> tuple[Listed, np.ndarray]:
+        """Stream rows joined with their remote rows, those that have a score; and which rows have none."""
         line, replica = self.line, self.line.replica
-        count = np.maximum(replica.count[key], 1)
-        which = np.repeat(np.arange(len(key)), count)
-        part = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-        place = np.where(replica.first[key][which] < 0, -1, replica.first[key][which] + part)
+        which, part, place = replica.places(key)
         score = line.scored(rows if len(which) == rows.num_rows else rows.take(pa.array(which)), place)
-        good = np.isfinite(score) | np.isinf(score)
-        unread = np.flatnonzero(replica.unread(key))
-        bad = ~good & ~np.isin(which, unread)
-        line.miss(int(bad.sum()))
-        last = line.clock.last(line.seen(key)) if line.join.each == "key" else line.clock.last(self._times(rows, slot))
-        chosen = Listed.of(score, slot[which], key[which], last[which], part)
+        good = ~np.isnan(score)
+        line.miss(int((~good & ~replica.unread(key)[which]).sum()))
         scored = np.flatnonzero(good)
-        return chosen.take(scored), np.setdiff1d(unread, which[scored])
+        values = self.extremes.numbers(rows)
+        chosen = Listed.of(score, slot[which], key[which], last[which], part, values=values[which])
+        without = np.ones(len(key), np.bool_)
+        without[which[scored]] = False
+        return chosen.take(scored), np.flatnonzero(without)
 
-    def _times(self, rows: pa.Table, slot: np.ndarray) -> np.ndarray:
-        """The times of rows that are objects of their own."""
-        line = self.line
-        if line.time is None or line.clock.counts:
-            return slot  # one slot a row, in order
-        return line.time.micros(rows[line.query.time])[0]
+    def _missing(self, key: np.ndarray) -> np.ndarray:
+        """Which keys have a remote row that lacks a value, or none."""
+        which, _, place = self.line.replica.places(key)
+        missing = np.zeros(len(key), np.bool_)
+        missing[which[self.extremes.missing(place)]] = True
+        return missing
+
+    def _wait(self, slot: np.ndarray, key: np.ndarray, last: np.ndarray, places: np.ndarray) -> None:
+        """Rows at these places wait for a remote row."""
+        new = np.stack([slot[places], key[places], last[places]])
+        self.unscored = np.concatenate([self.unscored, new], axis=1)
+
+    def _forget(self, key: np.ndarray, last: np.ndarray, values: np.ndarray, *, ranked: bool = True) -> None:
+        """Objects of these keys are not kept any more."""
+        if len(key):
+            self.grow()
+            np.maximum.at(self.forgotten, key, last)
+            self.ranked[key] = ranked
+            self.extremes.measure(last, values)
+
+    def _list(self, new: Listed, replaced: np.ndarray | None) -> None:
+        """Put objects on the list, in place of those with a key in `replaced`."""
+        gone = self.list.arrive(new, replaced)
+        gone = gone.take(np.flatnonzero(gone.kind == EXACT))  # of the others, the object itself is forgotten already
+        self._forget(gone.key, gone.last, gone.values)
+
+    def grow(self) -> None:
+        """Room for all keys known."""
+        more = len(self.line.keys) - len(self.forgotten)
+        if more > 0:
+            self.forgotten = np.concatenate([self.forgotten, np.full(more, NO_WINDOW)])
+            self.ranked = np.concatenate([self.ranked, np.zeros(more, np.bool_)])
 
     # ------------------------------------------------------------ the remote side
 
@@ -140,19 +166,19 @@ class Valued:
         return np.isin(codes, self.unscored[1])
 
     def _drop_expired(self) -> None:
-        line = self.line
-        if self.unscored.shape[1] and line.window is not None:
-            alive = line.clock.last(line.seen(self.unscored[1])) >= line.window
-            self.unscored = self.unscored[:, alive]
+        if self.unscored.shape[1] and self.line.window is not None:
+            self.unscored = self.unscored[:, self.unscored[2] >= self.line.window]
 
     def keys_held(self) -> np.ndarray:
         """The keys of what is kept."""
         return np.concatenate([self.list.listed.key, self.unscored[1]])
 
-    def renumber(self, number: np.ndarray) -> None:
-        """Keys have other numbers now: that of the old one is the place."""
+    def renumber(self, codes: np.ndarray, number: np.ndarray) -> None:
+        """Keys have other numbers now: these codes stay, and `number` has the new one of each."""
         self.list.listed = self.list.listed._replace(key=number[self.list.listed.key])
-        self.unscored = np.stack([self.unscored[0], number[self.unscored[1]]])
+        self.unscored[1] = number[self.unscored[1]]
+        there = codes[codes < len(self.forgotten)]
+        self.forgotten, self.ranked = self.forgotten[there], self.ranked[there]
 
     def candidates(self, window: int, now: int) -> Candidates:
         """The list by remote key."""
@@ -183,64 +209,58 @@ class Valued:
         assert rows is not None
         return rescored(self.line, rows, listed.key, values)
 
-    def refreshed(self, changed: np.ndarray, *, pushed: bool) -> None:
-        """Remote values are others now: give their objects their new scores."""
+    def refreshed(self, changed: np.ndarray) -> None:
+        """Remote rows of these keys are others now: give their objects their new scores."""
         if not len(changed):
             return
         listed = self.list.listed
-        on = np.isin(listed.key, changed)
+        on = np.isin(listed.key, changed) & (listed.kind == EXACT)
         waits = np.isin(self.unscored[1], changed)
-        slots, first = np.unique(np.concatenate([listed.slot[on], self.unscored[0][waits]]), return_index=True)
-        keys = np.concatenate([listed.key[on], self.unscored[1][waits]])[first]
-        guessed = np.isin(slots, listed.slot[on & (listed.kind > 0)])
-        if pushed:
-            away = changed[~np.isin(changed, keys[~guessed])]
-            self._unlisted(away[self.line.clock.last(self.line.seen(away)) >= self.list.oldest])
-        slots, keys = slots[~guessed], keys[~guessed]
+        there = np.stack([listed.slot[on], listed.key[on], listed.last[on]])
+        there = np.concatenate([there, self.unscored[:, waits]], axis=1)
+        there = there[:, there[2] >= self.list.oldest]
+        slots, first = np.unique(there[0], return_index=True)
+        _, keys, last = there[:, first]
+        away = changed[changed < len(self.forgotten)]
+        away = away[self.forgotten[away] >= self.list.oldest]
+        if self.line.join.each == "key":
+            away = away[~np.isin(away, keys)]
         self.unscored = self.unscored[:, ~waits]
         if len(slots):
             rows = self.payload.take(slots)
             assert rows is not None
-            new, unread = self._objects(rows, slots, keys)
-            # absent rows wait on: they may come to be
-            gone = np.setdiff1d(np.arange(len(slots)), np.searchsorted(slots, new.slot))
-            lost = np.union1d(unread, gone)
-            self.unscored = np.concatenate([self.unscored, np.stack([slots[lost], keys[lost]])], axis=1)
-            self.list.arrive(new, keys)
+            new, without = self._objects(rows, slots, keys, last)
+            self._wait(slots, keys, last, without)
+            self._list(new, keys)
+        if len(away):
+            self._unlisted(away)
 
     def _unlisted(self, keys: np.ndarray) -> None:
         """Changed objects that were forgotten: a bound of their score, from the stream values of their window."""
-        if not len(keys):
+        line, known = self.line, self.extremes
+        last = self.forgotten[keys]
+        found = known.limits(keys, last)
+        last = last[found.which]
+        shown = np.zeros(len(last), np.bool_)
+        if line.join.unlisted == "bound" and line.join.each == "key" and not known.filtered:  # its score still exists
+            shown = self.ranked[keys][found.which] & (found.low > -np.inf)
+        hidden = ~shown & ~np.isnan(found.high)
+        self.list.doubt(found.high[hidden], last[hidden])
+        if line.join.each == "row":
             return
-        line = self.line
-        last = line.clock.last(line.seen(keys))
-        sure = all(way is not None for way in self._ways.values()) and isinstance(line.query.by, Expression)
-        rows = pa.table({f.name: pa.nulls(len(keys), f.type) for f in line.schema})
-        place = rows.schema.get_field_index(line.join.on)
-        rows = rows.set_column(
-            place, line.schema.field(place), line.key_values(keys).cast(line.schema.field(place).type)
-        )
-        low = line.scored(self._with_extremes(rows, 0), line.replica.first[keys])
-        high = line.scored(self._with_extremes(rows, 1), line.replica.first[keys])
-        upper = high if sure else np.full(len(keys), np.inf)
-        good = np.flatnonzero(~np.isnan(low))
-        if line.join.unlisted == "ignore" or line.join.each == "row":
-            self.list.doubt(np.where(np.isnan(upper), -np.inf, upper), last)
-            return
-        slot = self.payload.add(rows)
-        kind = BOUND if sure else GUESS
-        self.list.arrive(Listed.of(low, slot, keys, last, kind=kind, upper=upper).take(good), keys)
-
-    def _with_extremes(self, rows: pa.Table, end: int) -> pa.Table:
-        """Rows whose stream columns make the score least (0) or greatest (1)."""
-        for name, way in self._ways.items():
-            seen = [found[name] for _, found in self.extremes if name in found]
-            if not seen:
-                continue
-            value = min(s[0] for s in seen) if (way != -1) == (end == 0) else max(s[1] for s in seen)
-            column = pa.array(np.full(rows.num_rows, value))
-            rows = rows.set_column(rows.schema.get_field_index(name), name, column)
-        return rows
+        slot = self.payload.add(known.rows(keys)) if shown.any() else keys
+        kind = BOUND if known.bounded else GUESS
+        new = Listed.of(
+            found.low,
+            slot[found.which],
+            keys[found.which],
+            last,
+            found.part,
+            kind=kind,
+            upper=found.high,
+            values=np.full((len(last), len(known.columns)), np.nan),
+        ).take(np.flatnonzero(shown))
+        self._list(new, keys)
 
     # ------------------------------------------------------------ answers
 
@@ -252,13 +272,14 @@ class Valued:
         rows = self.payload.take(best.slot) if len(best.slot) else None
         remote = line.replica.take(place) if len(place) else None
         age = ages(line, best.key, now)
-        return Answer(line.clock.end(window), now, best.score, best.key, place, status, rows, remote, age)
+        short = len(best.key) < line.query.k and self.list.forgot(window)
+        found = Answer(line.clock.end(window), now, best.score, best.key, place, status, rows, remote, age)
+        return found._replace(incomplete=short)
 
     def expire(self, oldest: int) -> None:
         """Close all windows before `oldest`."""
         self.list.expire(oldest)
-        start = self.line.clock.start(oldest)
-        self.extremes = [e for e in self.extremes if e[0] >= start]
+        self.extremes.expire(oldest)
 
     def tidy(self) -> None:
         """Drop rows that no object needs."""
@@ -272,23 +293,25 @@ class Valued:
         self._kept = len(self.payload)
 
 
+def _no_rows() -> np.ndarray:
+    return np.empty((3, 0), np.int64)
+
+
 def rescored(line: Board, rows: pa.Table, key: np.ndarray, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """The scores of rows with each of several remote values: (rows, worlds)."""
     worlds = next(iter(values.values())).shape[1] if values else 1
     which = np.repeat(np.arange(len(key)), worlds)
     by, join = line.query.by, line.join
     wanted = [n for n in by.columns if n in rows.column_names] if isinstance(by, Expression) else rows.column_names
-    many = rows.select(wanted).take(pa.array(which))
+    repeated = rows.select(wanted).take(pa.array(which))
     remote = line.replica.take(line.replica.first[key])
+    many = dict(zip(wanted, repeated.columns, strict=True))
     for name in join.columns:
         if name in values:
-            column = pa.array(values[name].ravel())
+            many[name] = pa.array(values[name].ravel())
         else:
-            column = pa.nulls(len(which)) if remote is None else remote[name].take(pa.array(which))
-        many = many.append_column(name, column)
+            many[name] = pa.nulls(len(which)) if remote is None else remote[name].take(pa.array(which))
     from skyband.flow.score import scores
 
-    if not many.num_columns:
-        return np.empty((len(key), worlds))
-    score = scores(by, many).reshape(len(key), worlds)
+    score = scores(by, pa.table(many)).reshape(len(key), worlds)
     return -score if line.query.ascending else score

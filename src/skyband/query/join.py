@@ -108,8 +108,8 @@ class Join:
     reserve
         How many more to keep behind those, which no policy refreshes: they fill the gaps that changes leave.
     unlisted
-        What to do with a pushed change of an object that is not kept: "bound" gives it a lower bound of its
-        score, "ignore" leaves it out.
+        What to do with a change of an object that is not kept, pushed or read for another group or query: "bound"
+        gives it a lower bound of its score, "ignore" leaves it out.
     deadline
         Wall time that the look-ups of an evaluation may take; what is not back by then stays stale.
     batch

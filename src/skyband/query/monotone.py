@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from skyband.query.expression import Tree
 
 _RISING = {"exp", "ln", "sqrt", "round", "whole", "real"}
+_STRICT = {*_RISING, "neg", "abs", "power", "+", "-", "*", "/", "%"}
 
 
 def direction(tree: Tree, column: str) -> int | None:
@@ -42,6 +43,43 @@ def direction(tree: Tree, column: str) -> int | None:
     if operation == "*" and parts[0][0] == "number":
         return inner[1] if parts[0][1] > 0 else _turned(inner[1])
     return None
+
+
+def strict(tree: Tree, column: str) -> bool:
+    """Whether there is no score without a value in `column`.
+
+    Examples
+    --------
+    >>> from skyband.query.expression import parse
+    >>> [strict(parse(text).tree, "a") for text in ("a + b", "least(a, b)", "CASE WHEN b > 0 THEN a END")]
+    [True, False, True]
+    """
+    operation, *parts = tree
+    if operation in ("column", "raw"):
+        return bool(parts[0] == column)
+    inner = [strict(part, column) for part in parts if isinstance(part, tuple)]
+    if operation in ("least", "greatest"):
+        return all(inner)
+    if operation in _STRICT:
+        return any(inner)
+    filtered, _ = unfiltered(tree)
+    return filtered is not tree and strict(filtered, column)
+
+
+def unfiltered(tree: Tree) -> tuple[Tree, list[Tree]]:
+    """The score of the rows that conditions let through, and these conditions.
+
+    Examples
+    --------
+    >>> from skyband.query.expression import parse
+    >>> unfiltered(parse("CASE WHEN b > 0 THEN a END").tree)
+    (('column', 'a'), [('>', ('column', 'b'), ('number', 0.0))])
+    """
+    conditions = []
+    while tree[0] == "case" and len(tree) == 4 and tree[3] == ("null",):  # case, when, then, else
+        conditions.append(tree[1])
+        tree = tree[2]
+    return tree, conditions
 
 
 def _turned(way: int | None) -> int | None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from skyband.join.lookup import Lookup
     from skyband.query import TopK
 
-LOOKUPS = ("wanted", "made", "failed", "overdue")
-"""What is counted of a join besides what is counted of every query."""
+LOOKUPS = ("wanted", "made", "failed", "overdue", "incomplete")
+"""What is counted of a join besides what is counted of every query: look-ups, and answers that may lack rows."""
 
 _LIVE: dict[str, Lookup] = {}  # of this process: connections, and answers that came late, outlast a batch
 _MOST = 64
