@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
@@ -177,6 +177,37 @@ def test_changes_lead_from_each_list_to_the_next(shape, rows, ranks):
     assert set(lists) >= {r["window_end"] for r in changes if r["_change_type"] == "insert"}
     newest = max((t for _, t, _ in rows), default=0)
     assert all(r["window_end"] <= newest for r in changes if r["window_end"] not in lists), "the end deletes nothing"
+
+
+ENDED = {
+    "one query": time_query(2, 4, 2, emit="changes", ranks=True),
+    "closed on the right": sb.TopK(
+        k=2, by="x", window=sb.Sliding("4 us", "2 us", closed="right"), time="t", unit="us", emit="changes"
+    ),
+    "groups": time_query(2, 4, 2, emit="changes", per="i"),
+    "workload": [time_query(2, 4, 2, emit="changes", per="i"), time_query(1, 3, 3, emit="changes")],
+    "leaderboard": sb.TopK(
+        k=2, of="n", by="sum(x)", window=sb.Sliding("4 us", "2 us"), time="t", unit="us", emit="changes", per="i"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDED)
+@settings(max_examples=25)
+@given(rows=st.lists(st.tuples(scores, st.integers(0, 30), st.integers(0, 2)), min_size=1, max_size=12))
+def test_deletes_come_at_the_same_step_however_late_the_watermark_is(name, rows):
+    query = ENDED[name]
+    whole = columns(sorted(rows, key=lambda row: row[1]))
+    single = [whole.slice(at, 1) for at in range(whole.num_rows)]
+
+    def changes(source, **options):
+        return sorted(map(str, sb.run(query, source, **options).to_pylist()))
+
+    expected = changes(whole)
+    assert changes([whole]) == expected, "the end closes all windows"
+    assert changes(single) == expected, "the watermark closes nearly all windows"
+    assert changes(single, late="1 s") == expected, "the end closes all windows, after many batches"
+    assert changes([(batch, 0) for batch in single]) == expected, "the source's watermark stays behind"
 
 
 @given(shapes(), drawn)

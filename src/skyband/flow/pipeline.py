@@ -148,9 +148,10 @@ class Pipeline:
         return self._advance(self._release(edge), self.timeline.watermark)
 
     def finish(self) -> pa.Table:
-        """Answer every time window that still holds a row. Nothing is deleted by the end."""
+        """Answer every time window that still holds a row. A window that ends after the newest row deletes nothing."""
         if self.clock.counts:
             return self._table(None)
+        self.timeline.close()
         return self._advance(self._release(END), END)
 
     def count(self, part: Part) -> pa.Table:

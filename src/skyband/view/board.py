@@ -110,7 +110,8 @@ class Leaderboard(Keyed):
         return self._table(self.timeline.watermark)
 
     def finish(self) -> pa.Table:
-        """Answer every window that still holds a row. Nothing is deleted by the end."""
+        """Answer every window that still holds a row. A window that ends after the newest row deletes nothing."""
+        self.timeline.close()
         self._release(END)
         return self._table(END)
 

@@ -84,6 +84,10 @@ class Timeline:
         self.watermark = max(self.watermark, self.newest - self.late if watermark is None else watermark)
         return taken
 
+    def close(self) -> None:
+        """Move the watermark to the newest time seen: the source has ended, so no earlier row can come."""
+        self.watermark = max(self.watermark, self.newest)
+
     def _reach(self, time: np.ndarray) -> int:
         """How far time can have come: from the newest seen, in steps of at most `ahead`, whatever the order."""
         assert self.ahead is not None
