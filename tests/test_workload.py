@@ -566,3 +566,57 @@ def test_a_smaller_k_holds_at_once_however_often_it_changed(member, rows, change
                 workload.update("q0", k=wanted)
                 k = wanted
     assert all(rank <= most for _, rank, most in found)
+
+
+def after_each_row(rows, k, size):
+    """[(step, list)] of a group, empty lists too; rows are (score, time, n), ordered by time."""
+    return [
+        (step, oracle.top_k(rows[:step], k, time - size + 1, time + 1)) for step, (_, time, _) in enumerate(rows, 1)
+    ]
+
+
+@pytest.mark.parametrize("emit", ["answers", "changes", "arrivals"])
+@few
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0, 1, 1, 2, 7]), st.sampled_from("ab")), max_size=40),
+    updates=st.dictionaries(st.integers(1, 12), st.integers(1, 5), min_size=1, max_size=3),
+    k=st.integers(1, 5),
+    size=st.integers(1, 10),
+)
+def test_after_every_row_a_changed_k_loses_no_answer(emit, rows, updates, k, size):
+    times = np.cumsum([gap for _, gap, _ in rows]).tolist()
+    data = pa.table(
+        {
+            "t": pa.array(times, pa.int64()),
+            "x": pa.array([float(x) for x, _, _ in rows], pa.float64()),
+            "i": pa.array(range(len(rows)), pa.int64()),
+            "g": pa.array([g for _, _, g in rows], pa.string()),
+        }
+    )
+    workload = sb.Workload([time_query(k, size, 0, per="g", emit=emit, name="a")])
+    wanted = [(-1, -100, k)]  # (newest time when k changed, where windows with the new k begin, k)
+
+    def batches():
+        for number, low in enumerate(range(0, len(rows), 3)):
+            if number in updates:
+                begin = workload.update("a", k=updates[number]).exact_from
+                wanted.append((times[low - 1], -100 if begin is None else begin, updates[number]))
+            yield data.slice(low, 3)
+
+    found = sb.run(workload, batches()).to_pylist() if rows else []
+    for group in "ab":
+        mine = [(float(x), t, n) for n, ((x, _, g), t) in enumerate(zip(rows, times, strict=True)) if g == group]
+        lists = []
+        for at, (_, time, _) in enumerate(mine):
+            # rows of the newest moment waited when k changed; a k holds from its first window on
+            held = [k for newest, begin, k in wanted if time >= newest and time - size >= begin]
+            lists.append(after_each_row(mine, held[-1], size)[at])
+        got = [r for r in found if r["g"] == group]
+        if emit == "answers":
+            want = [(r, rank) for _, best in lists for rank, r in enumerate(best, 1)]
+            assert [((r["x"], r["t"], r["i"]), r["rank"]) for r in got] == want
+        elif emit == "changes":
+            shown = [(r["step"], r["_change_type"], (r["x"], r["t"], r["i"]), r["rank"]) for r in got]
+            assert shown == oracle.changes(lists)
+        else:
+            assert [((r["x"], r["t"], r["i"]), r["rank"]) for r in got] == [a[1:] for a in oracle.arrivals(lists)]

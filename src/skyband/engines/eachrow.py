@@ -175,6 +175,19 @@ class SweepEachRow:
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(self._bands.score, self._bands.time, self._bands.mark >> 1, group)
 
+    def with_query(self, query: TopK) -> SweepEachRow:
+        """An engine for `query` that goes on from here: with another k, or giving out other lists.
+
+        A larger k is exact for windows that begin after all rows so far. The next step of each group gives its list.
+        """
+        other = SweepEachRow(query, self.snapshot())
+        other._marks.lost[:] = True
+        return other
+
+    def reported(self) -> np.ndarray:
+        """The ids of rows that were given out as arrivals and are still kept."""
+        return self._bands.mark[self._bands.mark & 1 == 1] >> 1
+
     def held(self) -> tuple[int, int]:
         """References to rows, and rows: those ranked and those that wait."""
         return len(self._bands.mark), len(self._bands.mark)

@@ -73,7 +73,9 @@ def told(line: FamilyPipeline, member: Member) -> Admission:
     start = begins(member)
     if start == NEVER or line.time is None:
         return Admission(member.name)
-    return Admission(member.name, line.time.column(np.array([start - member.clock.shift]))[0].as_py())
+    tick = line.time.per  # after every row a start need not be a whole number of ticks
+    start = -(-(start - member.clock.shift) // tick) * tick
+    return Admission(member.name, line.time.column(np.array([start]))[0].as_py())
 
 
 def blind(member: Member, pipeline: WorkloadPipeline) -> Member:

@@ -52,6 +52,10 @@ class SharedEmitter(Emitter):
         names = ("step", "end", "group", "rank", "score", "slot", "query")
         return Lines(**{name: getattr(lines, name)[keep] for name in names})
 
+    def add_reported(self, number: int, slots: np.ndarray) -> None:
+        """Rows that a query has had as arrivals already."""
+        self._reported = np.union1d(self._reported, slots * _ROOM + number)
+
     def _enlarge(self, numbers: int, groups: int) -> None:
         old = self._shape
         if numbers <= old[0] and groups <= old[1]:

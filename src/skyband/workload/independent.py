@@ -14,8 +14,9 @@ from skyband.workload.answers import Answers, chosen, together
 from skyband.workload.family import AFTER, NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from skyband.engines.eachrow import SweepEachRow
     from skyband.query import TopK
     from skyband.workload.family import Family, Member
 
@@ -42,7 +43,8 @@ class Independent:
     def __init__(self, engine: str, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self.peak = 0
         self._members = family.members
-        bounded = any(member.low > NEVER or member.high < AFTER for member in family.members)
+        self._whole = bounded = _bounded(family)
+        self._reported: list[tuple[int, np.ndarray]] = []
         self._engines: list[Engine] = []
         for at, member in enumerate(family.members):
             part = None
@@ -65,9 +67,33 @@ class Independent:
         return together(said)
 
     def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:  # noqa: ARG002
-        """Go on with some of the members: one that comes has a family of its own."""
-        stays = [at for at in range(len(moved)) if moved[at] >= 0]
-        self._members, self._engines = family.members, [self._engines[at] for at in stays]
+        """Go on with other members. One that comes begins with what an engine of its number keeps.
+
+        Only `SweepEachRow` can go on with another k or other bounds; with other engines members may only leave.
+        """
+        old, before = self._members, self._engines
+        whole = self._whole or _bounded(family)
+        if whole and not self._whole and family.query.emit == "arrivals":  # from now on the emitter must know them
+            pairs = zip(old, before, strict=True)
+            self._reported = [(member.number, cast("SweepEachRow", engine).reported()) for member, engine in pairs]
+        source = {int(place): at for at, place in enumerate(moved) if place >= 0}
+        self._engines = []
+        for place, member in enumerate(family.members):
+            at = source.get(place, _source(old, member))
+            same = place in source and whole == self._whole and member.k == old[at].k
+            engine = before[at]
+            if not same:
+                engine = cast("SweepEachRow", engine).with_query(alone(family, member, whole=whole))
+            self._engines.append(engine)
+        self._members, self._whole = family.members, whole
+
+    def take_reported(self) -> list[tuple[int, np.ndarray]]:
+        """The rows that engines have reported as arrivals, by the number of the query, once they no longer keep track.
+
+        Given out once, after the `change` from which on engines give whole lists.
+        """
+        found, self._reported = self._reported, []
+        return found
 
     def candidates(self) -> Objects:
         """What any engine keeps, once."""
@@ -96,6 +122,18 @@ class Independent:
         """Forget all groups but these."""
         for engine in self._engines:
             cast("GroupedEngine", engine).regroup(keep)
+
+
+def _source(old: Sequence[Member], member: Member) -> int:
+    """The place of the member whose engine `member` goes on from: one that answers all its windows, or the last."""
+    mine = [at for at, other in enumerate(old) if other.number == member.number]
+    full = [at for at in mine if old[at].low <= member.low and member.high <= old[at].high and member.k <= old[at].k]
+    return (full or mine)[-1]
+
+
+def _bounded(family: Family) -> bool:
+    """Whether some windows of some member are not answered."""
+    return any(member.low > NEVER or member.high < AFTER for member in family.members)
 
 
 def alone(family: Family, member: Member, *, whole: bool = False) -> TopK:

@@ -120,6 +120,8 @@ class FamilyPipeline(Pipeline):
         """From where on every row is still to come: a time, or a position of every group."""
         if self.family.counts:
             return self.positions
+        if not self.clock.slide:  # after every row: rows are handed on as soon as time has passed them
+            return max(self.timeline.newest + 1 if self._rising else self.timeline.watermark, self.blind)
         reach = max(int(cast("ChangingEngine", self.engine).reach()), self.blind)
         if self.thinned and self.waiting and self.family.reserve is None:  # rows that wait may be gone
             return max(reach, self.timeline.newest + 1)
@@ -162,6 +164,8 @@ class FamilyPipeline(Pipeline):
         self.family, self.query = family, family.query
         self._fit(self.schema)
         engine.change(family, moved, self.positions if come else None)
+        for number, slots in engine.take_reported() if hasattr(engine, "take_reported") else ():
+            cast("SharedEmitter", self.emitter).add_reported(number, slots)
         self.clock = self.timeline.clock = cast("Any", self._clock())
         names = family.names()
         names[: len(self._name_of)] = [new or old for new, old in zip(names, self._name_of, strict=False)]

@@ -138,7 +138,8 @@ class Workload(Mapping[str, TopK]):
 
         A smaller k, and windows that are no longer active, hold at once. A larger k holds from the first window on
         that is exact with it, as the admission says; until then the old one answers. With another window it is as if
-        the query were removed and added again, under its name and within its bounds.
+        the query were removed and added again, under its name and within its bounds; so it is with any change of a
+        query after every row on an engine that is not shared.
         """
         self._changing()
         number, query, before = self._member(name)
@@ -150,8 +151,8 @@ class Workload(Mapping[str, TopK]):
         span = before if active is None else bounds(new, active)
         streams = self._streams()
         lines = [home(pipeline, query, number) for pipeline in streams]
-        apart = any(line is not None and line.family.apart(fixed=False) for line in lines)
-        if new.window != query.window or apart:  # answers under the same name, but its lists begin anew
+        anew = any(line is not None and line.family.apart(fixed=False) and not line.alters for line in lines)
+        if new.window != query.window or anew:  # answers under the same name, but its lists begin anew
             for pipeline in streams:
                 self._fits(pipeline, new, span)
             self._leave(name)
