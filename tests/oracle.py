@@ -47,6 +47,21 @@ def after_every_row(rows, k, size):
     return found
 
 
+def appearances(rows, size, slide, origin=0):
+    """{(window, group): number} of rows (time, group), in the order of time: groups in the order in which they appear.
+
+    A group appears with its first row, and anew after a window that holds none of its rows.
+    """
+    found, last, number = {}, {}, {}
+    for count, (time, group) in enumerate(rows):
+        first = (time - origin - size) // slide + 1
+        if group not in last or first > last[group] + 1:
+            number[group] = count
+        last[group] = (time - origin) // slide
+        found.update({(window, group): number[group] for window in range(first, last[group] + 1)})
+    return found
+
+
 def minimal(rows, k, size, slide, origin, now):
     """Theorem 3.1: what is in the k best of some window that is still open, if nothing more came."""
     kept = set()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracle
 import skyband as sb
 from skyband.flow.ids import id_numbers
 from skyband.view.alltime import AllTime
@@ -46,9 +47,11 @@ def naive(rows, by, k, size, slide, *, origin=0, ascending=False, per=False):
     times = [t for t, _, _, _ in rows]
     first = (min(times) - origin - size) // slide
     last = (max(times) - origin) // slide
-    groups = list(dict.fromkeys(g for _, g, _, _ in rows)) if per else [None]
+    counted = [(t, g) for t, g, _, x in rows if x is not None or by.startswith("count")]
+    place = oracle.appearances(counted, size, slide, origin)
     for w in range(first, last + 1):
         start = origin + w * slide
+        groups = sorted({g for v, g in place if v == w}, key=lambda g, w=w: place[w, g]) if per else [None]
         for g in groups:
             inside = {}
             for t, group, p, x in rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines._groups import busy, enlarged, regrouped
+from skyband.engines._groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.checked import banded, checked, held, real, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.sweep import ordered
@@ -75,41 +75,69 @@ class SweepEachRow:
         window, spare = query.window, math.ceil(4 * math.sqrt(query.k))
         self._shape = Shape(int(query.k), window.size, spare, window.counts, _EMITS[query.emit], 0)
         self._room = _LEAST
+        self._upto = NEVER
         self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         if resume is None:
             none = np.empty(0, np.int64)
-            self._bands = Bands(np.empty(0), none, none, np.empty((2, 0), np.int64))
+            self._bands = Pool(Bands(np.empty(0), none, none, np.empty((2, 0), np.int64)))
             self._marks = Marks(none, none, np.empty(0, np.bool_), none, none, np.empty(0), np.empty(0, np.bool_))
             self.peak = 0
         else:
             saved = checked(resume, _HOLDS)
             banded(saved, saved, "mark")
             require(not window.counts or saved["done"] >= 0, "done has a position before the first")
-            self._bands = Bands(*(saved[name] for name in Bands._fields))
+            self._bands = Pool(Bands(*(saved[name] for name in Bands._fields)))
             self._marks = Marks(*(saved[name] for name in Marks._fields))
             self.peak = int(saved["peak"])
+        self._groups = len(self._marks.done)  # there may be room for more
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Take `arrivals`, a step for each; or a step for each position before `upto`."""
-        groups = max(len(self._marks.done), 1 if arrivals.group is None else 0)
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
+        """Take `arrivals`, a step for each; or a step for each position before `upto`.
+
+        Groups without a step cost nothing. For counting windows `moved` are the groups whose `upto` is another than
+        before; None: it may be any.
+        """
+        groups = self._groups
         if isinstance(upto, np.ndarray):
             groups = max(groups, len(upto))
+        else:
+            self._upto = max(self._upto, upto)
         if arrivals.group is not None and len(arrivals.group):
             groups = max(groups, int(arrivals.group.max()) + 1)
-        self._enlarge(groups)
-        goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
-        rows = self._by_group(arrivals, groups)
-        held = len(self._bands.mark) + len(rows.id)
+        self._enlarge(max(groups, 1 if arrivals.group is None else 0))
+        some = None
+        if arrivals.group is not None and not (isinstance(upto, np.ndarray) and moved is None):
+            some = touched(arrivals.group, moved, len(self._marks.done))
+        if arrivals.group is None or some is None:
+            room = len(self._marks.done)
+            if not isinstance(upto, np.ndarray):
+                goal = np.full(room, upto, np.int64)
+            else:
+                goal = upto if len(upto) == room else np.concatenate([upto, np.zeros(room - len(upto), np.int64)])
+            bands, answers = self._stepped(self._bands.whole(), self._marks, arrivals, goal)
+            self._bands.replace(bands)
+            return answers
+        marks = marks_of(self._marks, some)
+        mine = arrivals._replace(group=np.searchsorted(some, arrivals.group).astype(np.int32))
+        goal = upto[some] if isinstance(upto, np.ndarray) else np.full(len(some), upto, np.int64)
+        bands, answers = self._stepped(self._bands.part(some), marks, mine, goal)
+        self._bands.put(some, bands)
+        put_marks(self._marks, some, marks)
+        return answers._replace(group=some[answers.group].astype(np.int32))
+
+    def _stepped(self, bands: Bands, marks: Marks, arrivals: Objects, goal: np.ndarray) -> tuple[Bands, Answers]:
+        """Take the arrivals of some groups."""
+        others = len(self._bands) - len(bands.mark)
+        rows = self._by_group(arrivals, len(goal))
+        held = len(bands.mark) + len(rows.id)
         shape = self._shape._replace(most=min(self._shape.k, held))
-        steps = int((goal - self._marks.done).clip(0).sum()) if shape.counts else len(rows.id)
+        steps = int((goal - marks.done).clip(0).sum()) if shape.counts else len(rows.id)
         most = held if shape.emit == ARRIVALS else (steps + 1) * shape.most  # rows it can tell
         room = min(most, _MOST if shape.emit == ANSWERS else self._room)
         page, listed, written, owners = self._page(steps, max(room, shape.most, 1)), 0, 0, []
         while True:
-            self._bands, lists, written, peak, more = advanced(
-                self._bands, self._marks, rows, goal, shape, page, listed, written
-            )
-            self.peak = max(self.peak, peak)
+            bands, lists, written, peak, more = advanced(bands, marks, rows, goal, shape, page, listed, written)
+            self.peak = max(self.peak, int(peak) + others)
             listed += int(lists.sum())
             owners.append(lists)
             if not more:
@@ -123,7 +151,7 @@ class SweepEachRow:
                 new[: min(len(old), len(new))] = old[: len(new)]
             page = longer
         self._room = max(_LEAST, 2 * written)
-        return _bound(_written(page, listed, written), owners, once=shape.emit == ARRIVALS)
+        return bands, _bound(_written(page, listed, written), owners, once=shape.emit == ARRIVALS)
 
     def _page(self, steps: int, room: int) -> Page:
         """Room for answers. It is dear even if little is written to it, so there is seldom room for all that may be."""
@@ -157,23 +185,41 @@ class SweepEachRow:
 
     def _enlarge(self, groups: int) -> None:
         """Make room for groups not met before."""
-        fresh = _FRESH if self._shape.counts else {**_FRESH, "done": NEVER}
-        self._marks, self._bands = enlarged(self._marks, self._bands, groups, fresh)
+        room = len(self._marks.done)
+        if groups > room:
+            room = room_for(groups, room)
+            fresh = _FRESH if self._shape.counts else {**_FRESH, "done": NEVER}
+            self._marks = enlarged(self._marks, room, fresh)
+            self._bands.enlarge(room)
+        self._groups = max(self._groups, groups)
 
     def busy(self) -> np.ndarray:
-        """Groups that keep rows, or have yet to say that their window has become empty."""
-        return busy(self._marks, self._bands)
+        """Groups that keep rows of the window, or have yet to say that it has become empty.
+
+        With "changes" these are all groups: their steps are counted, and what leaves a window shows at the next row.
+        """
+        if self._shape.counts:
+            return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown)
+        if self._shape.emit == CHANGES:
+            return np.arange(self._groups)
+        self.candidates()  # drops what has left the window
+        return np.flatnonzero(self._bands.first[1] > self._bands.first[0])
 
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
-        self._marks, self._bands = regrouped(self._marks, self._bands, keep)
+        known = keep[keep < self._groups]
+        self._marks, self._groups = marks_of(self._marks, known), len(known)
+        self._bands.regroup(known)
 
     def candidates(self) -> Objects:
         """Exactly what fewer than k better rows outlive in each group, best first."""
-        self._bands = settled(self._bands, self._marks, self._shape)
-        sizes = self._bands.first[1] - self._bands.first[0]
+        if not self._shape.counts:  # groups without rows have not been told how far time has come
+            np.maximum(self._marks.done, self._upto, out=self._marks.done)
+        bands = settled(self._bands.whole(), self._marks, self._shape)
+        self._bands.replace(bands)
+        sizes = bands.first[1] - bands.first[0]
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        return Objects(self._bands.score, self._bands.time, self._bands.mark >> 1, group)
+        return Objects(bands.score, bands.time, bands.mark >> 1, group)
 
     def with_query(self, query: TopK) -> SweepEachRow:
         """An engine for `query` that goes on from here: with another k, or giving out other lists.
@@ -181,22 +227,25 @@ class SweepEachRow:
         A larger k is exact for windows that begin after all rows so far. The next step of each group gives its list.
         """
         other = SweepEachRow(query, self.snapshot())
-        other._marks.lost[:] = True
+        other._marks.lost[:], other._upto = True, self._upto
         return other
 
     def reported(self) -> np.ndarray:
         """The ids of rows that were given out as arrivals and are still kept."""
-        return self._bands.mark[self._bands.mark & 1 == 1] >> 1
+        mark: np.ndarray = self._bands.whole().mark
+        return mark[mark & 1 == 1] >> 1
 
     def held(self) -> tuple[int, int]:
         """References to rows, and rows: those ranked and those that wait."""
-        return len(self._bands.mark), len(self._bands.mark)
+        return len(self._bands), len(self._bands)
 
     def snapshot(self) -> Snapshot:
         """The bands and the marks of all groups."""
+        known = slice(self._groups)
+        bands = self._bands.whole()
         return {
-            **{name: column.copy() for name, column in self._bands._asdict().items()},
-            **{name: column.copy() for name, column in self._marks._asdict().items()},
+            **{name: column.copy() for name, column in bands._replace(first=bands.first[:, known])._asdict().items()},
+            **{name: column[known].copy() for name, column in self._marks._asdict().items()},
             "peak": np.array(self.peak),
         }
 

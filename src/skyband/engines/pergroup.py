@@ -8,12 +8,14 @@ import numpy as np
 
 from skyband.engines.checked import checked, held, numbered, require
 from skyband.engines.protocol import Answers, Engine, EngineClass, Objects, Snapshot
+from skyband.windows import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.query import TopK
 
+_NEVER = -(1 << 62)  # before all time
 _HOLDS = {"awake": held("i8", "awake", low=0), "peak": held("i8", 1, low=0)}
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -40,27 +42,55 @@ class PerGroup:
         self._engine_class = engine_class
         self._query = query
         self._engines: dict[int, Engine] = {}
+        self._clock = Clock.of(query.window)
+        self._upto = _NEVER
         self._kept: dict[int, int] = {}  # how many candidates each group has
+        self._total = 0  # of all groups
         self._awake: set[int] = set()  # groups whose windows may still close with something to say
         self.peak = 0
         if resume is not None:
             self._restore(resume)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Give every group its arrivals, then close its windows that end by `upto`."""
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
+        """Give every group its arrivals, then close its windows that end by `upto`.
+
+        For counting windows `moved` are the groups whose `upto` is another than before; None: it may be any.
+        """
         dealt = deal(arrivals)
+        awake: set[int] = self._awake
+        if isinstance(upto, np.ndarray):
+            awake = awake if moved is None else awake.intersection(moved.tolist())
+        else:
+            before, self._upto = self._upto, max(self._upto, upto)
+            clock = self._clock
+            if before > _NEVER and (not clock.slide or clock.next_end(before) > upto):  # nothing closes
+                awake = set()
         said: list[tuple[int, Answers]] = []
-        for group in sorted(self._awake | dealt.keys()):
+        for group in sorted(awake | dealt.keys()):
             engine = self._engines.get(group)
             if engine is None:
                 engine = self._engines[group] = self._engine_class(self._query, None)
             till = upto[group : group + 1] if isinstance(upto, np.ndarray) else upto
             answers = engine.advance(dealt.get(group, _NOTHING), till)
-            self._kept[group] = len(engine.candidates().id)
+            self._count(group, engine)
             self._heed(group, answers)
             said.append((group, answers))
-        self.peak = max(self.peak, sum(self._kept.values()), *(e.peak for e in self._engines.values()), 0)
+        self.peak = max(self.peak, self._total, *(self._engines[group].peak for group, _ in said), 0)
         return _merged(said)
+
+    def _count(self, group: int, engine: Engine) -> None:
+        """Note how many candidates a group has."""
+        before, self._kept[group] = self._kept.get(group, 0), len(engine.candidates().id)
+        self._total += self._kept[group] - before
+
+    def _catch_up(self) -> None:
+        """Tell groups without rows how far time has come: after every row they keep what has left the window."""
+        if self._clock.slide or self._clock.counts or self._upto == _NEVER:
+            return
+        for group in sorted(self._awake):
+            engine = self._engines[group]
+            self._heed(group, engine.advance(_NOTHING, self._upto))
+            self._count(group, engine)
 
     @property
     def switches(self) -> list[Any]:
@@ -69,8 +99,13 @@ class PerGroup:
         return sorted(every, key=lambda switch: switch.time)
 
     def busy(self) -> np.ndarray:
-        """Groups whose windows may still close with something to say."""
-        return np.array(sorted(self._awake), np.int64)
+        """Groups whose windows may still close with something to say; with changes after every row, all groups."""
+        self._catch_up()
+        if self._clock.slide:
+            return np.array(sorted(self._awake), np.int64)
+        if self._query.emit == "changes":  # the steps of a group are counted
+            return np.array(sorted(self._engines), np.int64)
+        return np.array(sorted(group for group, kept in self._kept.items() if kept), np.int64)
 
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these; they are numbered anew."""
@@ -78,9 +113,11 @@ class PerGroup:
         self._engines = {new: self._engines[group] for new, group in enumerate(old) if group in self._engines}
         self._kept = {new: self._kept[group] for new, group in enumerate(old) if group in self._kept}
         self._awake = {new for new, group in enumerate(old) if group in self._awake}
+        self._total = sum(self._kept.values())
 
     def candidates(self) -> Objects:
         """What every group keeps, group by group."""
+        self._catch_up()
         groups = sorted(self._engines)
         kept = [self._engines[group].candidates() for group in groups]
         codes = np.repeat(np.array(groups, np.int32), [len(objects.id) for objects in kept])
@@ -104,6 +141,7 @@ class PerGroup:
         saved = checked(resume, _HOLDS)
         self._engines = {group: self._engine_class(self._query, part) for group, part in numbered(resume).items()}
         self._kept = {group: len(engine.candidates().id) for group, engine in self._engines.items()}
+        self._total = sum(self._kept.values())
         self._awake = {int(group) for group in saved["awake"]}
         require(self._awake <= self._engines.keys(), "awake names a group of which nothing is saved")
         self.peak = int(saved["peak"][0])

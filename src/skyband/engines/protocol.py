@@ -96,6 +96,12 @@ class Engine(Protocol):
 class GroupedEngine(Engine, Protocol):
     """An engine that takes a group column."""
 
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
+        """As every engine. Groups without arrivals in which no window ends cost nothing.
+
+        For counting windows `moved` are the groups whose `upto` is another than before; None: it may be any.
+        """
+
     def busy(self) -> np.ndarray:
         """Groups that keep rows, or have yet to say that their window has become empty."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines._groups import busy, enlarged, regrouped
+from skyband.engines._groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.checked import WINDOWS, banded, checked, held, objects, require
 from skyband.engines.columns import fixed
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
@@ -60,11 +60,12 @@ class Sweep:
         clock = Clock.of(query.window)
         self._shape = Shape(query.k, clock.size, clock.slide, clock.origin)
         self.peak = 0
+        self._upto = NEVER
         self._last_page: Sheet | None = None
         self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         if resume is None:
             none = np.empty(0, np.int64)
-            self._bands = Rows(np.empty(0), none, none, np.empty((2, 0), np.int64))
+            self._bands = Pool(Rows(np.empty(0), none, none, np.empty((2, 0), np.int64)))
             self._marks = Marks(none, none, np.empty(0, np.bool_), none)
         else:
             saved = checked(resume, _HOLDS)
@@ -72,30 +73,69 @@ class Sweep:
             kept = np.flatnonzero(group >= 0)
             ahead = (saved["time"][kept] - saved["done"][group[kept]]) // max(clock.slide, 1)
             require(ahead < WINDOWS, "a row lies far after what is done")
-            self._bands = Rows(*(saved[name] for name in Rows._fields))
+            self._bands = Pool(Rows(*(saved[name] for name in Rows._fields)))
             self._marks = Marks(*(saved[name] for name in Marks._fields))
             self.peak = int(saved["peak"])
+        self._groups = len(self._marks.done)  # there may be room for more
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Take `arrivals`, close what ends by `upto`."""
-        groups = len(self._marks.done)
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
+        """Take `arrivals`, close what ends by `upto`.
+
+        Groups in which nothing closes and nothing arrives cost nothing. For counting windows `moved` are the groups
+        whose `upto` is another than before; None: it may be any.
+        """
+        groups = self._groups
         if isinstance(upto, np.ndarray):
             groups = max(groups, len(upto))
         if arrivals.group is not None and len(arrivals.group):
             groups = max(groups, int(arrivals.group.max()) + 1)
-        groups = max(groups, 1 if arrivals.group is None else 0)
-        self._enlarge(groups)
-        goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
+        self._enlarge(max(groups, 1 if arrivals.group is None else 0))
+        whole = isinstance(upto, np.ndarray) and moved is None
+        closing = 1 << 62
+        if not isinstance(upto, np.ndarray):
+            before, self._upto = self._upto, max(self._upto, upto)
+            if before > NEVER and self._shape.slide:
+                _, size, slide, origin = self._shape
+                closing = (upto - origin - size) // slide - (before - origin - size) // slide
+            whole = closing > 0
+        some = None
+        if arrivals.group is not None and not whole:
+            some = touched(arrivals.group, moved, len(self._marks.done))
+        if arrivals.group is None or some is None:
+            rows, answers = self._swept(self._bands.whole(), self._marks, arrivals, self._goal(upto), closing)
+            self._bands.replace(rows)
+            return answers
+        marks = marks_of(self._marks, some)
+        mine = arrivals._replace(group=np.searchsorted(some, arrivals.group).astype(np.int32))
+        goal = upto[some] if isinstance(upto, np.ndarray) else np.full(len(some), upto, np.int64)
+        rows, answers = self._swept(self._bands.part(some), marks, mine, goal, closing)
+        self._bands.put(some, rows)
+        put_marks(self._marks, some, marks)
+        return answers._replace(group=some[answers.group].astype(np.int32))
+
+    def _goal(self, upto: int | np.ndarray) -> np.ndarray:
+        """How far each group goes, those too that there is only room for."""
+        room = len(self._marks.done)
+        if not isinstance(upto, np.ndarray):
+            return np.full(room, upto, np.int64)
+        return upto if len(upto) == room else np.concatenate([upto, np.zeros(room - len(upto), np.int64)])
+
+    def _swept(
+        self, bands: Rows, marks: Marks, arrivals: Objects, goal: np.ndarray, closing: int
+    ) -> tuple[Rows, Answers]:
+        """Take the arrivals of some groups, in each of which at most so many windows close."""
+        groups = len(goal)
+        others = len(self._bands) - len(bands.id)
         rows = self._by_group(arrivals, groups)
-        lists, room = self._rooms(rows, goal)
+        lists, room = self._rooms(bands, rows, groups, closing)
         pages: list[Sheet] = []
         more = True
         while more:
             page = self._page(lists, room, fresh=groups == 1 or len(pages) > 0)
-            self._bands, listed, size, most, more = sweep(self._bands, self._marks, rows, goal, self._shape, page)
-            self.peak = max(self.peak, most)
+            bands, listed, size, most, more = sweep(bands, marks, rows, goal, self._shape, page)
+            self.peak = max(self.peak, int(most) + others)
             pages.append(Sheet(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
-        return _bound(pages, groups)
+        return bands, _bound(pages, groups)
 
     def _page(self, lists: int, room: int, *, fresh: bool) -> Sheet:
         """Room for answers. NumPy's own memory comes in large pages, which halves the cost of long answers.
@@ -123,50 +163,59 @@ class Sweep:
         first = by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, number)
         return Rows(fixed(score), fixed(time), fixed(number), first)
 
-    def _rooms(self, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
+    def _rooms(self, bands: Rows, rows: Rows, groups: int, closing: int) -> tuple[int, int]:
         """How many lists and rows of answers to make room for: enough for most calls, never too much."""
-        shape, groups = self._shape, len(goal)
-        waiting = len(self._bands.id) + len(rows.id)
-        closing = len(rows.id)
+        shape = self._shape
+        waiting = len(bands.id) + len(rows.id)
+        most = len(rows.id)
         if shape.slide:
             if groups == 1:  # in order: looking through the times would cost as much as looking through the scores
-                span = int(rows.time[-1]) - int(rows.time[0]) if closing else 0
+                span = int(rows.time[-1]) - int(rows.time[0]) if most else 0
             else:
-                span = int(rows.time.max()) - int(rows.time.min()) if closing else 0
-            closing = min(closing, span // shape.slide + 1) + shape.size // shape.slide + 1
-        lists = min(max(closing, 1) * groups + 1, _MOST)
+                span = int(rows.time.max()) - int(rows.time.min()) if most else 0
+            most = min(min(most, span // shape.slide + 1) + shape.size // shape.slide + 1, closing)
+        lists = min(max(most, 1) * groups + 1, _MOST)
         full = min(shape.k * groups, waiting)
-        return lists, max(min(max(closing, 1) * full, _MOST), min(shape.k, waiting), 1)
+        return lists, max(min(max(most, 1) * full, _MOST), min(shape.k, waiting), 1)
 
     def _enlarge(self, groups: int) -> None:
         """Make room for groups not met before."""
-        fresh = {"done": NEVER, "step": 0, "shown": False, "ranked": 0}
-        self._marks, self._bands = enlarged(self._marks, self._bands, groups, fresh)
+        room = len(self._marks.done)
+        if groups > room:
+            room = room_for(groups, room)
+            self._marks = enlarged(self._marks, room, {"done": NEVER, "step": 0, "shown": False, "ranked": 0})
+            self._bands.enlarge(room)
+        self._groups = max(self._groups, groups)
 
     def busy(self) -> np.ndarray:
         """Groups that keep rows, or have yet to say that their window has become empty."""
-        return busy(self._marks, self._bands)
+        return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown)
 
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
-        self._marks, self._bands = regrouped(self._marks, self._bands, keep)
+        known = keep[keep < self._groups]
+        self._marks, self._groups = marks_of(self._marks, known), len(known)
+        self._bands.regroup(known)
 
     def candidates(self) -> Objects:
         """Exactly the minimal set of each group, best first."""
-        self._bands = settled(self._bands, self._marks, self._shape)
-        sizes = self._bands.first[1] - self._bands.first[0]
+        rows = settled(self._bands.whole(), self._marks, self._shape)
+        self._bands.replace(rows)
+        sizes = rows.first[1] - rows.first[0]
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        return Objects(self._bands.score, self._bands.time, self._bands.id, group)
+        return Objects(rows.score, rows.time, rows.id, group)
 
     def may_name(self) -> np.ndarray:
         """The ids of all rows that an answer may still name, and of some more that the next merge drops."""
-        return self._bands.id
+        return self._bands.whole().id
 
     def snapshot(self) -> Snapshot:
         """The bands and the marks of all groups."""
+        known = slice(self._groups)
+        rows = self._bands.whole()
         return {
-            **{name: column.copy() for name, column in self._bands._asdict().items()},
-            **{name: column.copy() for name, column in self._marks._asdict().items()},
+            **{name: column.copy() for name, column in rows._replace(first=rows.first[:, known])._asdict().items()},
+            **{name: column[known].copy() for name, column in self._marks._asdict().items()},
             "peak": np.array(self.peak),
         }
 
@@ -196,6 +245,8 @@ def _bound(pages: list[Sheet], groups: int) -> Answers:
 
 def ordered(answers: Answers) -> Answers:
     """The same lists ordered by end, then group, then step."""
+    if len(answers.step) < 2:
+        return answers
     order = np.lexsort((answers.step, answers.group, answers.end))
     sizes = np.diff(answers.first)[order]
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines._groups import Pool, room_for
 from skyband.engines.checked import checked, held, parted, real, require
 
 if TYPE_CHECKING:
@@ -47,16 +48,62 @@ class Lines:
         return cls(empty, empty, empty, empty, np.empty(0), empty, empty if changes else None)
 
 
+class _Lists(NamedTuple):
+    """The last list of each group."""
+
+    ids: np.ndarray
+    scores: np.ndarray
+    first: np.ndarray
+
+
+class Reported:
+    """Numbers that have been reported.
+
+    They are kept in sorted runs, each at most half as long as the one before. Cost: O(log) a number.
+
+    Examples
+    --------
+    >>> reported = Reported()
+    >>> reported.add(np.array([3, 5])).tolist(), reported.add(np.array([4, 5])).tolist()
+    ([True, True], [True, False])
+    """
+
+    def __init__(self, sorted_numbers: np.ndarray | None = None) -> None:
+        self._runs = [] if sorted_numbers is None or not len(sorted_numbers) else [sorted_numbers]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    def add(self, numbers: np.ndarray) -> np.ndarray:
+        """Take rising numbers; which of them are new."""
+        new = np.ones(len(numbers), np.bool_)
+        for run in self._runs:
+            place = np.minimum(np.searchsorted(run, numbers), len(run) - 1)
+            new &= run[place] != numbers
+        if new.any():
+            self._runs.append(numbers[new])
+        while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]), kind="stable")
+        return new
+
+    def numbers(self) -> np.ndarray:
+        """All of them, rising."""
+        return np.sort(np.concatenate([np.empty(0, np.int64), *self._runs]))
+
+
 class Emitter:
-    """Turns answers into lines, remembering what the query's `emit` needs to remember."""
+    """Turns answers into lines, remembering what the query's `emit` needs to remember.
+
+    Cost: O(rows of the answers), whatever the number of groups.
+    """
 
     def __init__(self, query: TopK) -> None:
         self._emit = query.emit
         self._ranks = query.ranks
-        self._reported = np.empty(0, np.int64)  # "arrivals": slots that went out and are still alive
-        self._ids = np.empty(0, np.int64)  # "changes": each group's last list, one after the other
-        self._scores = np.empty(0)
-        self._last = np.zeros((2, 0), np.int64)
+        self._reported = Reported()  # "arrivals": slots that went out and are still alive
+        self._known = 0  # "changes": groups that there is a last list of; there may be room for more
+        self._last = Pool(_Lists(np.empty(0, np.int64), np.empty(0), np.zeros((2, 0), np.int64)))
 
     def lines(self, answers: Answers, groups: int, watermark: int) -> Lines:
         """What of `answers` goes out. Lists that have become empty count only up to the watermark."""
@@ -78,23 +125,19 @@ class Emitter:
 
     def _arrivals(self, lines: Lines) -> Lines:
         slots, first = np.unique(lines.slot, return_index=True)
-        new = ~np.isin(slots, self._reported, assume_unique=True)
-        keep = np.sort(first[new])
-        self._reported = np.union1d(self._reported, slots)
+        keep = np.sort(first[self._reported.add(slots)])
         return Lines(*(getattr(lines, f)[keep] for f in ("step", "end", "group", "rank", "score", "slot")))
 
     def _changes(self, answers: Answers, groups: int) -> Lines:
         from skyband.kernels.changes import changed
 
-        new = groups - self._last.shape[1]
-        if new > 0:
-            self._last = np.concatenate([self._last, np.zeros((2, new), np.int64)], axis=1)
-        ids = np.concatenate([self._ids, answers.id])
-        scores = np.concatenate([self._scores, answers.score])
+        self._make_room(groups)
+        begin = self._last.extend(answers.id, answers.score)
+        ids, scores = self._last.columns()
         which, kind, place, rank = changed(
-            ids, scores, answers.first + len(self._ids), answers.group, self._last, self._ranks
+            ids, scores, answers.first + begin, answers.group, self._last.first, self._ranks
         )
-        lines = Lines(
+        return Lines(
             answers.step[which],
             answers.end[which],
             answers.group[which],
@@ -103,40 +146,49 @@ class Emitter:
             ids[place],
             kind,
         )
-        sizes = self._last[1] - self._last[0]
-        keep = np.arange(sizes.sum()) + np.repeat(self._last[0] - np.cumsum(sizes) + sizes, sizes)
-        self._ids, self._scores = ids[keep], scores[keep]
-        ends = np.cumsum(sizes)
-        self._last = np.stack([ends - sizes, ends])
-        return lines
+
+    def _make_room(self, groups: int) -> None:
+        """Room for the lists of so many groups."""
+        if groups > self._last.groups:
+            self._last.enlarge(room_for(groups, self._last.groups))
+        self._known = max(self._known, groups)
 
     def saved(self) -> dict[str, np.ndarray]:
         """What is remembered, as named arrays."""
-        return {"reported": self._reported, "ids": self._ids, "scores": self._scores, "last": self._last}
+        ids, scores, last = self._last.whole()
+        return {
+            "reported": self._reported.numbers(),
+            "ids": ids.copy(),
+            "scores": scores.copy(),
+            "last": last[:, : self._known].copy(),
+        }
 
     def load(self, saved: Mapping[str, np.ndarray], lists: int) -> None:
         """Go on from what was saved; there are so many lists side by side."""
         found = checked(saved, _HOLDS)
-        self._reported, self._ids, self._scores = found["reported"], found["ids"], found["scores"]
-        self._last = found["last"]
-        require(self._last.shape[1] <= lists, "there are lists of groups that never came")
-        parted(self._last, len(self._ids), "last", apart=False)
+        require(found["last"].shape[1] <= lists, "there are lists of groups that never came")
+        parted(found["last"], len(found["ids"]), "last", apart=False)
+        self._reported = Reported(np.sort(found["reported"]))
+        self._last = Pool(_Lists(found["ids"], found["scores"], found["last"]))
+        self._known = self._last.groups
 
     def busy(self) -> np.ndarray:
         """Groups whose last list had rows, which may still have to be deleted."""
-        return np.flatnonzero(self._last[1] > self._last[0])
+        return np.flatnonzero(self._last.first[1] > self._last.first[0])
 
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these, which are numbered anew; those forgotten have an empty list."""
-        known = keep[keep < self._last.shape[1]]
-        rest = np.zeros((2, len(keep) - len(known)), np.int64)
-        self._last = np.concatenate([self._last[:, known], rest], axis=1)
+        known = keep[keep < self._known]
+        self._last.regroup(known)
+        self._known = len(known)
 
     def needed(self, alive: np.ndarray) -> np.ndarray:
         """The slots whose rows may still go out, given those that engines keep."""
         if len(self._reported):
-            self._reported = self._reported[np.isin(self._reported, alive)]
-        return np.concatenate([alive, self._ids]) if len(self._ids) else alive
+            numbers = self._reported.numbers()
+            self._reported = Reported(numbers[np.isin(numbers, alive)])
+        listed = self._last.whole().ids
+        return np.concatenate([alive, listed]) if len(listed) else alive
 
 
 def _without_empty(answers: Answers, watermark: int) -> Answers:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
-from skyband.flow.arrow import concat_rows, plain, plain_type, take_rows
+from skyband.flow.arrow import plain, plain_type, take_rows
+from skyband.flow.payload import Payload
 
 _CODES = 1 << 62  # numbers of pairs that fit into 64 bits with room to spare
+_FEW = 32  # rows whose groups are looked up one by one
+_MANY = 8  # times as many groups as a batch has: from there on, those of the batch are looked up one by one
 
 
 class Groups:
     """Gives each combination of the `per` columns a number, in the order in which they are first seen.
 
-    NULL is a value like any other, as in GROUP BY.
+    NULL is a value like any other, as in GROUP BY. Cost: O(rows), whatever the number of groups seen before.
 
     Examples
     --------
@@ -28,8 +32,9 @@ class Groups:
 
     def __init__(self, per: Sequence[str]) -> None:
         self.per = list(per)
-        self._code: dict[tuple[object, ...], int] = {}
-        self._seen: list[pa.Table] = []
+        self._code: dict[tuple[object, ...], int] = {}  # in the order of the numbers
+        self._seen = Payload()  # by number
+        self._table: pa.Table | None = None  # all of them, until there is a new one
 
     def __len__(self) -> int:
         return len(self._code)
@@ -38,6 +43,10 @@ class Groups:
         """The number of each row's group."""
         if not rows.num_rows:
             return np.empty(0, np.int32)
+        if rows.num_rows <= _FEW:
+            for name in self.per:
+                _check_plain(rows.column(name), name)
+            return self._numbers(rows.select(self.per))
         code, codes = _encoded(rows.column(self.per[0]), self.per[0])
         for name in self.per[1:]:
             code, codes = combine_codes(code, codes, *_encoded(rows.column(name), name))
@@ -46,7 +55,7 @@ class Groups:
         return numbers[rank][code]
 
     def _numbers(self, groups: pa.Table) -> np.ndarray:
-        """The numbers of groups, each named once; those that are new get the next ones."""
+        """The numbers of groups; those that are new get the next ones."""
         numbers = self._known(groups)
         if numbers is not None:
             return numbers
@@ -58,13 +67,16 @@ class Groups:
             if numbers[i] == before + len(new):
                 new.append(i)
         if new:
-            self._seen.append(groups.take(pa.array(new)))
+            self._seen.add(groups if len(new) == groups.num_rows else take_rows(groups, np.array(new)))
+            self._table = None
         return numbers
 
     def _known(self, rows: pa.Table) -> np.ndarray | None:
         """The numbers of groups that were all met before; None if one is new. The usual case, without a loop."""
+        if len(self.per) > 1 or rows.num_rows <= _FEW or len(self) > _MANY * rows.num_rows:
+            return None
         seen = self.table()
-        if seen is None or len(self.per) > 1:
+        if seen is None:
             return None
         column, values = plain(rows.column(0)), plain(seen.column(0))
         if column.type != values.type:
@@ -74,20 +86,34 @@ class Groups:
 
     def table(self) -> pa.Table | None:
         """The `per` columns of all groups, in the order of their numbers; None before the first."""
-        if len(self._seen) > 1:
-            self._seen = [concat_rows(self._seen)]
-        return self._seen[0] if self._seen else None
+        if self._table is None and self._code:
+            self._table = self._seen.take(np.arange(len(self)))
+        return self._table
 
     def load(self, table: pa.Table) -> None:
         """Number the rows of `table` from 0 on, forgetting all groups known before."""
-        self._seen = [table]
-        self._code = {key: i for i, key in enumerate(_group_keys(table.select(self.per)))}
+        self._put({key: i for i, key in enumerate(_group_keys(table.select(self.per)))}, table)
+
+    def keep(self, numbers: np.ndarray) -> None:
+        """Forget all groups but these, which are numbered anew, in this order."""
+        keys = list(self._code)
+        table = self._seen.take(numbers)
+        if table is not None:
+            self._put({keys[number]: i for i, number in enumerate(numbers.tolist())}, table)
+
+    def _put(self, code: dict[tuple[object, ...], int], table: pa.Table) -> None:
+        self._code, self._seen, self._table = code, Payload(), None
+        self._seen.add(table)
 
     def values(self, codes: np.ndarray) -> list[pa.ChunkedArray]:
         """The `per` columns of rows with these group numbers."""
-        table = self.table()
-        assert table is not None
-        return take_rows(table, codes).columns
+        if self._table is not None or 2 * len(codes) > len(self):
+            table = self.table()
+            found = None if table is None else take_rows(table, codes)
+        else:
+            found = self._seen.take(codes)
+        assert found is not None
+        return found.columns
 
 
 def _group_keys(groups: pa.Table) -> Iterator[tuple[object, ...]]:
@@ -105,6 +131,9 @@ def _key_values(column: pa.ChunkedArray) -> list[object]:
         numbers = column.cast(pa.float64()).to_pylist()
         return ["NaN" if number != number else number for number in numbers]  # noqa: PLR0124 - only NaN is not itself
     if types.is_string(kind) or types.is_large_string(kind):
+        if len(column) <= _FEW:
+            with suppress(UnicodeDecodeError):
+                return [value if value is None else value.encode() for value in column.to_pylist()]
         column = column.cast(pa.large_binary())
     elif types.is_date32(kind) or types.is_time32(kind):
         column = column.cast(pa.int32())
@@ -146,11 +175,15 @@ def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray, np.
     return code, rank, place[order]
 
 
-def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:
-    """A number for each value of a column, and how many there may be."""
+def _check_plain(column: pa.ChunkedArray, name: str) -> None:
     if pa.types.is_nested(plain_type(column.type)):
         msg = f"per, of and on must name columns of plain values, got {name!r} of type {column.type}"
         raise SchemaError(msg)
+
+
+def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:
+    """A number for each value of a column, and how many there may be."""
+    _check_plain(column, name)
     if not pa.types.is_dictionary(column.type) or column.null_count or _has_null(column):
         column = pc.dictionary_encode(plain(column), null_encoding="encode")
     try:

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from skyband.flow.arrow import concat_rows, take_rows
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _SPREAD = 100  # from so many places a slot on, sorting is cheaper than marking
+_SMALL = 256  # chunks of at most so many rows are merged ...
+_FAN = 16  # ... whenever there are so many of them, and again when so many merged ones are there
+_FEW = 64  # so many rows are looked up one by one, ...
+_COPIED = 1 << 13  # ... in chunks of together so many rows
+_LARGE = 1 << 10  # values of a dictionary that may be kept with a small batch
+
+
+class _Chunk(NamedTuple):
+    """Rows that lie together."""
+
+    base: int  # the slot of the first
+    rows: pa.RecordBatch
+    slots: np.ndarray | None = None  # the slot of each, rising; None: one after the other from `base` on
+
+    def places(self, slots: np.ndarray) -> np.ndarray:
+        """Where the rows of these slots are."""
+        return slots - self.base if self.slots is None else np.searchsorted(self.slots, slots)
 
 
 class Payload:
     """Rows by slot number. New rows come in order; what is no longer named is dropped now and then.
 
+    Cost: O(1) for a new row, however small its batch: small batches are merged into chunks of a few hundred to
+    a few thousand rows. O(rows taken + chunks they lie in) to take some.
+
     Examples
     --------
-    >>> import pyarrow as pa
     >>> kept = Payload()
     >>> kept.add(pa.table({"x": ["a", "b", "c"]}))
     array([0, 1, 2])
@@ -30,66 +49,197 @@ class Payload:
 
     def __init__(self) -> None:
         self.next = 0
-        self._slots = np.empty(0, np.int64)  # of the rows that were chosen to stay
-        self._rows: pa.Table | None = None
-        self._fresh: list[tuple[int, pa.Table]] = []  # whole batches, each from a slot on
+        self._chunks: list[_Chunk] = []
+        self._bases: list[int] = []  # of the chunks
+        self._schema: pa.Schema | None = None  # of the last rows that came
+        self._encoded = False  # whether it has dictionaries
+        self._small = 0  # how many small chunks have come one after the other
+        self._size = 0
 
     def __len__(self) -> int:
-        return len(self._slots) + sum(t.num_rows for _, t in self._fresh)
+        return self._size
+
+    @property
+    def chunks(self) -> int:
+        """In how many pieces the rows lie."""
+        return len(self._chunks)
 
     def add(self, rows: pa.Table) -> np.ndarray:
         """Take new rows; their slots."""
-        slots = np.arange(self.next, self.next + rows.num_rows)
-        if rows.num_rows:
-            self._fresh.append((self.next, rows))
-            self.next += rows.num_rows
+        size = rows.num_rows
+        slots = np.arange(self.next, self.next + size)
+        if self._schema is None or not self._schema.equals(rows.schema):
+            self._schema = rows.schema
+            self._encoded = any(map(pa.types.is_dictionary, rows.schema.types))
+        batches = rows.to_batches() if size and rows.num_columns else []
+        small = size <= _SMALL
+        if small and len(batches) > 1:
+            batches = _merged(batches)
+        if small and self._encoded:
+            batches = list(map(_decoded, batches))
+        base = self.next
+        for batch in batches:
+            self._append(_Chunk(base, batch))
+            base += batch.num_rows
+        self.next, self._size = self.next + size, self._size + size
+        self._merge_small(small and len(batches) == 1)
         return slots
+
+    def _append(self, chunk: _Chunk) -> None:
+        if chunk.rows.num_rows:
+            self._chunks.append(chunk)
+            self._bases.append(chunk.base)
+
+    def _merge_small(self, small: bool) -> None:
+        """Merge the last chunks if there are many small ones: so each row is copied twice, however small they are."""
+        self._small = self._small + 1 if small else 0
+        if self._small and self._small % _FAN == 0:
+            for _ in range(1 + (self._small % _FAN**2 == 0)):
+                last = self._chunks[-_FAN:]
+                merged = _merged([chunk.rows for chunk in last])
+                if len(merged) > 1:  # more text than fits into one array
+                    return
+                self._chunks[-_FAN:], self._bases[-_FAN:] = [_Chunk(last[0].base, merged[0])], [last[0].base]
 
     def keep(self, slots: np.ndarray) -> None:
         """Drop all rows but these (which may repeat)."""
         chosen = distinct(slots)
-        self._rows = self._gather(chosen)
-        self._slots = chosen
-        self._fresh = []
+        self._put(chosen, _merged(self._taken(chosen)))
+
+    def _put(self, slots: np.ndarray, batches: list[pa.RecordBatch]) -> None:
+        """Have these rows and no others."""
+        self._chunks, self._bases, self._small, self._size = [], [], 0, len(slots)
+        low = 0
+        for batch in batches:
+            part = slots[low : low + batch.num_rows]
+            low += batch.num_rows
+            if len(part):
+                self._append(_Chunk(int(part[0]), batch, part))
 
     def retype(self, name: str, kind: pa.DataType) -> None:
         """Another type for a column."""
-
-        def cast(rows: pa.Table) -> pa.Table:
-            at = rows.schema.get_field_index(name)
-            return rows if at < 0 else rows.set_column(at, name, rows.column(at).cast(kind))
-
-        self._rows = None if self._rows is None else cast(self._rows)
-        self._fresh = [(base, cast(rows)) for base, rows in self._fresh]
+        for number, chunk in enumerate(self._chunks):
+            at = chunk.rows.schema.get_field_index(name)
+            if at >= 0:
+                rows = chunk.rows.set_column(at, name, chunk.rows.column(at).cast(kind))
+                self._chunks[number] = chunk._replace(rows=rows)
+                self._schema, self._encoded = rows.schema, True
 
     def saved(self) -> tuple[int, np.ndarray, pa.Table | None]:
         """The next slot, and the rows that `keep` left with their slots."""
-        assert not self._fresh, "keep first"
-        return self.next, self._slots, self._rows
+        slots = [chunk.slots for chunk in self._chunks if chunk.slots is not None]
+        assert len(slots) == len(self._chunks), "keep first"
+        rows = None if self._schema is None else self._table([chunk.rows for chunk in self._chunks])
+        return self.next, np.concatenate([np.empty(0, np.int64), *slots]), rows
 
     def load(self, upcoming: int, slots: np.ndarray, rows: pa.Table | None) -> None:
         """Go on with saved rows."""
-        self.next, self._slots, self._rows, self._fresh = upcoming, slots, rows, []
+        self.next = upcoming
+        self._schema, self._encoded = None if rows is None else rows.schema, True
+        self._put(slots, [] if rows is None else _merged(rows.to_batches()))
 
     def take(self, slots: np.ndarray) -> pa.Table | None:
         """The rows of these slots, in this order; None where no row was ever added."""
+        if self._schema is None:
+            return None
+        if len(slots) <= _FEW:
+            found = self._take_few(slots)
+            if found:
+                return pa.Table.from_batches(found)
         chosen = distinct(slots)
-        rows = self._gather(chosen)
+        rows = self._table(_merged(self._taken(chosen)))
         in_place = len(chosen) == len(slots) and bool((np.diff(slots) > 0).all())
-        return rows if rows is None or in_place else take_rows(rows, places(chosen, slots))
+        return rows if in_place else take_rows(rows, places(chosen, slots))
 
-    def _gather(self, slots: np.ndarray) -> pa.Table | None:
-        """The rows of these rising slots, from wherever they lie."""
-        parts = []
-        first = self._fresh[0][0] if self._fresh else self.next
-        cut = int(np.searchsorted(slots, first))
-        if self._rows is not None:
-            parts.append(take_rows(self._rows, np.searchsorted(self._slots, slots[:cut])))
-        for base, rows in self._fresh:
-            high = cut + int(np.searchsorted(slots[cut:], base + rows.num_rows))
-            parts.append(take_rows(rows, slots[cut:high] - base))
-            cut = high
-        return concat_rows(parts) if parts else None
+    def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
+        assert self._schema is not None
+        return pa.Table.from_batches(batches) if batches else self._schema.empty_table()
+
+    def _take_few(self, slots: np.ndarray) -> list[pa.RecordBatch]:
+        """A few rows, by one look into all chunks they lie in; nothing if these are too large to be put together."""
+        if not self._chunks or not len(slots):
+            return []
+        wanted = slots.tolist()
+        first, last = bisect_right(self._bases, min(wanted)) - 1, bisect_right(self._bases, max(wanted)) - 1
+        if first == last:
+            chunk = self._chunks[first]
+            return _take(chunk.rows, chunk.places(slots))
+        which = [bisect_right(self._bases, slot) - 1 for slot in wanted]
+        touched = sorted(set(which))
+        chunks = [self._chunks[at] for at in touched]
+        if sum(chunk.rows.num_rows for chunk in chunks) > _COPIED:
+            return []
+        merged = _merged([chunk.rows for chunk in chunks])
+        if len(merged) > 1:
+            return []
+        place = np.empty(len(slots), np.int64)
+        begin = 0
+        for at, chunk in zip(touched, chunks, strict=True):
+            mine = [number for number, its in enumerate(which) if its == at]
+            place[mine] = begin + chunk.places(slots[mine])
+            begin += chunk.rows.num_rows
+        return _take(merged[0], place)
+
+    def _taken(self, slots: np.ndarray) -> list[pa.RecordBatch]:
+        """The rows of these rising slots, chunk by chunk."""
+        which = np.searchsorted(np.array(self._bases, np.int64), slots, side="right") - 1
+        cuts = np.flatnonzero(np.diff(which)) + 1
+        parts: list[pa.RecordBatch] = []
+        small: list[tuple[_Chunk, np.ndarray]] = []  # put together before rows are taken from them: that is quicker
+        for mine in np.split(slots, cuts) if len(slots) and self._chunks else []:
+            chunk = self._chunks[bisect_right(self._bases, int(mine[0])) - 1]
+            if chunk.rows.num_rows <= _SMALL:
+                small.append((chunk, mine))
+                continue
+            parts += _taken_together(small)
+            small = []
+            whole = len(mine) == chunk.rows.num_rows and chunk.slots is not None  # others may be parts of large tables
+            parts += [chunk.rows] if whole else _take(chunk.rows, chunk.places(mine))
+        return parts + _taken_together(small)
+
+
+def _taken_together(small: list[tuple[_Chunk, np.ndarray]]) -> list[pa.RecordBatch]:
+    """The rows of these slots of small chunks."""
+    parts: list[pa.RecordBatch] = []
+    for low in range(0, len(small), _COPIED // _SMALL):
+        some = small[low : low + _COPIED // _SMALL]
+        merged = _merged([chunk.rows for chunk, _ in some])
+        if len(merged) > 1:  # more text than fits into one array
+            parts += [part for chunk, mine in some for part in _take(chunk.rows, chunk.places(mine))]
+            continue
+        begins = np.cumsum([0, *(chunk.rows.num_rows for chunk, _ in some)]).tolist()
+        place = [begin + chunk.places(mine) for begin, (chunk, mine) in zip(begins, some, strict=False)]
+        parts += _take(merged[0], np.concatenate(place))
+    return parts
+
+
+def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows without dictionaries that are far larger than the rows: they would be merged and kept with them."""
+    for number, column in enumerate(rows.columns):
+        if isinstance(column, pa.DictionaryArray) and not column.type.ordered:
+            name = rows.schema.names[number]
+            if len(column.dictionary) > _LARGE + 4 * len(column):
+                rows = rows.set_column(number, name, column.dictionary_decode())
+    return rows
+
+
+def _merged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The same rows in one batch, or in few where they do not fit into one."""
+    if len(batches) < 2:
+        return batches
+    schema = batches[0].schema
+    if all(batch.schema.equals(schema) for batch in batches):
+        with suppress(pa.ArrowInvalid):  # more text than fits into one array
+            return [pa.concat_batches(batches)]
+    return list(concat_rows([pa.Table.from_batches([batch]) for batch in batches]).to_batches())
+
+
+def _take(rows: pa.RecordBatch, places: np.ndarray) -> list[pa.RecordBatch]:
+    """The rows at these places, in one batch, or in few where they do not fit into one."""
+    try:
+        return [rows.take(pa.array(places))]
+    except pa.ArrowInvalid:  # more text than fits into one array
+        return list(take_rows(pa.Table.from_batches([rows]), places).to_batches())
 
 
 def distinct(slots: np.ndarray) -> np.ndarray:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.engines import Objects, build
+from skyband.engines._groups import room_for
 from skyband.flow.arrow import from_storage
 from skyband.flow.emit import Emitter, Lines, change_names
 from skyband.flow.ids import read_ids
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, following, joined
 from skyband.flow.payload import Payload
+from skyband.flow.runs import GroupRuns, Spans
 from skyband.flow.schema import check_schema, conform
 from skyband.flow.score import ranks_by
 from skyband.flow.time import TimeType
@@ -24,12 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines import Answers
+    from skyband.engines.protocol import GroupedEngine
     from skyband.query import TopK
 
 END = (1 << 62) - 1
 """After all time."""
 
 _SPARE = 1 << 16  # rows that may pile up before the useless ones are dropped
+_FAN = 16  # so many parts that wait are joined, ...
+_SIZES = (16, 256, 4096)  # ... if each has at most so many rows
 
 
 @dataclass
@@ -87,13 +92,16 @@ class Pipeline:
         self._rising = rising
         self.timeline = Timeline(self.clock, late, ahead)
         self.groups = Groups(query.per) if query.per else None
+        self.runs = GroupRuns() if query.per and self._forgets() else None
         self.payload = Payload()
         self.emitter = self._emitter()
         self.waiting: list[Part] = []  # rows whose pane is still open
         self._thin = _SPARE  # so many may wait before they are thinned out
         self.thinned = False  # whether they ever were
-        self.positions = np.zeros(0 if query.per else 1, np.int64)
+        self._positions = np.zeros(0 if query.per else 1, np.int64)  # there may be room for more groups
         self._kept = 0
+        self._empty: pa.Table | None = None
+        self._next_end: int | None = None  # when the next window ends; None: not known
         self._stats = Stats()
 
     def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
@@ -106,11 +114,29 @@ class Pipeline:
     def _emitter(self) -> Emitter:
         return Emitter(self.query)
 
+    def _forgets(self) -> bool:
+        """Whether groups may be forgotten: none has a position, or changes by the number of its rows."""
+        return not self.clock.counts and (self.clock.slide > 0 or self.query.emit != "changes")
+
+    def _spans(self) -> Spans:
+        """The windows of which one must be empty before a group appears anew."""
+        clock = self.clock
+        return Spans(*(np.array([number], np.int64) for number in (clock.size, clock.slide, clock.origin)))
+
+    @property
+    def positions(self) -> np.ndarray:
+        """How many rows of each group have come, for counting windows."""
+        return self._positions[: self.lists()]
+
+    @positions.setter
+    def positions(self, positions: np.ndarray) -> None:
+        self._positions = positions
+
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
         self._stats.late, self._stats.ahead = self.timeline.lost
-        self._stats.peak_candidates = self.engine.peak
+        self._stats.peak_candidates = int(self.engine.peak)  # a NumPy number where kernels are not compiled
         self._stats.switches = tuple(switch._asdict() for switch in getattr(self.engine, "switches", ()))
         return self._stats
 
@@ -142,10 +168,12 @@ class Pipeline:
         if self.clock.slide:  # after every row, one without a score is still a step
             part = self._ranked_only(part)
         if len(part.time):
-            self.waiting.append(part.sorted())
+            self._wait(part.sorted())
         # where ids break ties, rows of the newest moment wait: the next batch may have more of it
         edge = self.timeline.newest + (self.query.id is None) if self._rising else self.timeline.edge
-        return self._advance(self._release(edge), self.timeline.watermark)
+        answers = self._advance(self._release(edge), self.timeline.watermark)
+        self.forget_groups(due=True)
+        return answers
 
     def finish(self) -> pa.Table:
         """Answer every time window that still holds a row. A window that ends after the newest row deletes nothing."""
@@ -157,16 +185,20 @@ class Pipeline:
     def count(self, part: Part) -> pa.Table:
         """Counting windows: every row takes the next position of its group, and nothing is late."""
         if part.group is None:
-            position = np.arange(self.positions[0], self.positions[0] + len(part.score))
-            self.positions[0] += len(part.score)
+            position = np.arange(self._positions[0], self._positions[0] + len(part.score))
+            self._positions[0] += len(part.score)
+            moved = None
         else:
             from skyband.kernels.order import numbered
 
             assert self.groups is not None
-            self.positions = np.pad(self.positions, (0, len(self.groups) - len(self.positions)))
-            position = numbered(part.group, self.positions)
+            more = room_for(len(self.groups), len(self._positions)) - len(self._positions)
+            if len(self.groups) > len(self._positions):
+                self._positions = np.concatenate([self._positions, np.zeros(more, np.int64)])
+            position = numbered(part.group, self._positions)
+            moved = part.group
         part = self._ranked_only(part._replace(time=position, id=None, missing=None))
-        return self._advance([part], self.positions)
+        return self._advance([part], self.positions, moved)
 
     def _scored(self, rows: pa.Table, time: np.ndarray) -> Part:
         score = self._points(rows)
@@ -190,23 +222,36 @@ class Pipeline:
         self._stats.without_score += int(none.sum())
         return part.take(np.flatnonzero(~none))
 
+    def _wait(self, part: Part) -> None:
+        """Keep rows until their pane closes. Small parts are joined, so that there are few of them."""
+        waiting = self.waiting
+        waiting.append(part)
+        for most in _SIZES:
+            if len(waiting) < _FAN or any(len(last.time) > most for last in waiting[-_FAN:]):
+                continue
+            waiting[-_FAN:] = [joined(waiting[-_FAN:]).sorted()]
+
     def _release(self, edge: int) -> list[Part]:
         """Take out the waiting rows before `edge`, as parts in order."""
         out, rest = [], []
         for part in self.waiting:
+            if part.time[0] >= edge:
+                rest.append(part)
+                continue
             cut = int(np.searchsorted(part.time, edge))
-            if cut:
-                out.append(part.take(slice(0, cut)))
+            out.append(part.take(slice(0, cut)) if cut < len(part.time) else part)
             if cut < len(part.time):
                 rest.append(part.take(slice(cut, None)))
         self.waiting = rest
         if sum(len(p.time) for p in rest) > self._thin and self.clock.slide:
             self.waiting = [self._thinned(joined(rest))]
             self._thin, self.thinned = max(_SPARE, 4 * len(self.waiting[0].time)), True
+        if len(out) > 1 and sum(len(part.time) for part in out) <= _SIZES[-1]:
+            return [joined(out).sorted()]
         return following(out)
 
     def _thinned(self, part: Part) -> Part:
-        """The k best of each pane and group: nothing else can be in an answer."""
+        """The k best of each pane and group: nothing else can be in an answer. And the first, which orders groups."""
         pane = np.asarray(self.clock.pane(part.time))
         group = np.zeros(len(pane), np.int32) if part.group is None else part.group
         ids = part.id_order()
@@ -215,21 +260,38 @@ class Pipeline:
         pane, group = pane[order], group[order]
         new = np.flatnonzero(np.r_[True, (np.diff(pane) != 0) | (np.diff(group) != 0)])
         rank = np.arange(len(order)) - np.repeat(new, np.diff(np.r_[new, len(order)]))
-        return part.take(np.sort(order[rank < self.query.k])).sorted()
+        keep = np.zeros(len(order), np.bool_)
+        keep[order[rank < self.query.k]] = True
+        if part.group is not None:
+            early = np.lexsort((ids, part.time, part.group, np.asarray(self.clock.pane(part.time))))
+            keep[early[new]] = True
+        return part.take(np.flatnonzero(keep)).sorted()
 
-    def _advance(self, parts: list[Part], upto: int | np.ndarray) -> pa.Table:
+    def _advance(self, parts: list[Part], upto: int | np.ndarray, moved: np.ndarray | None = None) -> pa.Table:
         """Hand rows to the engine; its answers as a table."""
+        options = () if moved is None else (moved,)
         if not parts:
-            return self._table(self.engine.advance(self._none(), upto))
+            return self._table(self.engine.advance(self._none(), upto) if self._closes(upto) else None)
         tables = []
         for part, later in zip(parts, [*parts[1:], None], strict=True):
             goal = upto if later is None else later.time[0]
-            tables.append(self._table(self.engine.advance(self._arrivals(part), goal)))
+            tables.append(self._table(self.engine.advance(self._arrivals(part), goal, *options)))
+        if self.clock.slide and not isinstance(upto, np.ndarray):
+            self._next_end = self.clock.next_end(upto)
         if len(self.payload) > 2 * self._kept + _SPARE:
             named = getattr(self.engine, "may_name", None)  # without the price of pruning first
             self.payload.keep(self.emitter.needed(named() if named else self.engine.candidates().id))
             self._kept = len(self.payload)
-        return pa.concat_tables(tables)
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _closes(self, upto: int | np.ndarray) -> bool:
+        """Whether a window may end by `upto`, if no rows have come since this was asked last."""
+        if isinstance(upto, np.ndarray) or not self.clock.slide:
+            return False
+        closes = self._next_end is None or self._next_end <= upto
+        if closes:
+            self._next_end = self.clock.next_end(upto)
+        return closes
 
     def _none(self) -> Objects:
         return _NOTHING if self.groups is None else _NOTHING._replace(group=np.empty(0, np.int32))
@@ -237,22 +299,55 @@ class Pipeline:
     def _arrivals(self, part: Part) -> Objects:
         slots = self.payload.add(part.rows)
         self._stats.without_score += 0 if self.clock.slide or self.clock.counts else int(_unscored(part.score).sum())
-        return Objects(part.score, part.time, slots, part.group)
+        group = part.group
+        if self.runs is not None:
+            assert group is not None
+            assert self.groups is not None
+            group = self.runs.numbers(group, part.time, len(self.groups), self._spans())
+        return Objects(part.score, part.time, slots, group)
 
-    def _lists(self) -> int:
+    def forget_groups(self, *, due: bool = False) -> None:
+        """Forget groups that keep no rows, owe no deletion, and appear anew with their next row.
+
+        With `due` only if there are so many that the work is small beside that of their rows.
+        """
+        runs, groups = self.runs, self.groups
+        if runs is None or groups is None:
+            return
+        few, few_groups = runs.due(len(groups)) if due else (True, True)
+        if not few and not few_groups:
+            return
+        engine = cast("GroupedEngine", self.engine)
+        since = self.timeline.newest if self._rising else self.timeline.edge
+        keep = np.unique(np.concatenate([engine.busy(), self.emitter.busy(), runs.open(since, self._spans())]))
+        engine.regroup(keep)
+        self.emitter.regroup(keep)
+        runs.keep(keep)
+        if few_groups:
+            waiting = [part.group for part in self.waiting if part.group is not None]
+            known = np.unique(np.concatenate([runs.groups(np.arange(runs.count)), *waiting]))
+            groups.keep(known)
+            number = runs.keep_groups(known)
+            self.waiting = [part._replace(group=number[part.group]) for part in self.waiting]
+
+    def lists(self) -> int:
         """How many lists there are side by side."""
+        if self.runs is not None:
+            return self.runs.count
         return 1 if self.groups is None else len(self.groups)
 
     def _table(self, answers: Answers | None) -> pa.Table:
         """Answers as rows, with the rows they speak of."""
-        if answers is None:
-            lines = Lines.none(changes=self.query.emit == "changes")
-        else:
+        if answers is not None and len(answers.step):
             watermark = END if self.clock.counts else self.timeline.watermark
-            lines = self.emitter.lines(answers, self._lists(), watermark)
+            lines = self.emitter.lines(answers, self.lists(), watermark)
             self._stats.windows += int((np.diff(answers.first) > 0).sum())
-        self._stats.answer_rows += len(lines)
-        return self._columns(lines)
+            self._stats.answer_rows += len(lines)
+            if len(lines):
+                return self._columns(lines)
+        if self._empty is None:
+            self._empty = self._columns(Lines.none(changes=self.query.emit == "changes"))
+        return self._empty
 
     def _columns(self, lines: Lines) -> pa.Table:
         query, own = self.query, self._own()
@@ -269,13 +364,13 @@ class Pipeline:
             columns[name] = from_storage(values, self.schema.field(name).type, name)
         if lines.change is not None:
             columns[query.column("_change_type")] = change_names(lines.change)
-        columns[query.column("rank")] = pa.array(lines.rank, pa.int32())
+        columns[query.column("rank")] = pa.array(lines.rank.astype(np.int32))
         columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
         rows = self.payload.take(lines.slot) if len(lines) else None
         for field in own:
             column = pa.nulls(0, field.type) if rows is None else rows.column(field.name)
             columns[field.name] = from_storage(column, field.type, field.name)
-        return pa.table(columns)
+        return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
     def _own(self) -> list[pa.Field]:
         """The columns of a row itself."""
@@ -295,7 +390,8 @@ class Pipeline:
             return {}
         if not len(group):
             return {name: pa.nulls(0, self.schema.field(name).type) for name in self.query.per}
-        return dict(zip(self.query.per, self.groups.values(group), strict=True))
+        known = group if self.runs is None else self.runs.groups(group)
+        return dict(zip(self.query.per, self.groups.values(known), strict=True))
 
 
 def _unscored(score: np.ndarray) -> np.ndarray:

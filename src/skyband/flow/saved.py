@@ -15,9 +15,11 @@ from skyband.flow.part import Part, joined
 from skyband.windows.timeline import Late
 
 if TYPE_CHECKING:
-    from skyband.engines.protocol import GroupedEngine, Objects
+    from skyband.engines.protocol import Objects
+    from skyband.flow.keys import Groups
     from skyband.flow.payload import Payload
     from skyband.flow.pipeline import Pipeline
+    from skyband.flow.runs import GroupRuns
 
 Saved = dict[str, "np.ndarray | pa.Table"]
 """Arrays and tables by name."""
@@ -25,7 +27,7 @@ Saved = dict[str, "np.ndarray | pa.Table"]
 
 def save(line: Pipeline) -> Saved:
     """All that `line` needs to go on elsewhere. Groups that have nothing left to say are forgotten."""
-    forget_idle(line)
+    line.forget_groups()
     line.payload.keep(line.emitter.needed(line.engine.candidates().id))
     upcoming, slots, rows = line.payload.saved()
     time = line.timeline
@@ -38,16 +40,41 @@ def save(line: Pipeline) -> Saved:
     }
     if rows is not None:
         saved["rows"] = rows
-    groups = None if line.groups is None else line.groups.table()
-    if groups is not None:
-        saved["groups"] = groups
+    number = _save_groups(line, saved)
     if line.waiting:
         part = joined(line.waiting).sorted()
+        if part.group is not None and number is not None:
+            part = part._replace(group=number[part.group])
         saved["waiting"] = part.rows
         for name, column in zip(Part._fields[1:], part[1:], strict=True):
             if column is not None:
                 saved[f"waiting/{name}"] = column
     return saved
+
+
+def _save_groups(line: Pipeline, saved: Saved) -> np.ndarray | None:
+    if line.groups is None:
+        return None
+    if line.runs is not None:
+        return save_groups(line.groups, line.runs, saved)
+    table = line.groups.table()
+    if table is not None:
+        saved["groups"] = table
+    return None
+
+
+def save_groups(groups: Groups, runs: GroupRuns, saved: Saved) -> np.ndarray | None:
+    """Save groups by the numbers of their runs, then those of which rows wait only; the number of each group."""
+    if not len(groups):
+        return None
+    owner = runs.groups(np.arange(runs.count))
+    number = np.full(len(groups), -1, np.int32)
+    number[owner] = np.arange(len(owner), dtype=np.int32)
+    rest = np.flatnonzero(number < 0)
+    number[rest] = np.arange(len(owner), len(owner) + len(rest), dtype=np.int32)
+    saved["groups"] = pa.Table.from_arrays(groups.values(np.concatenate([owner, rest])), names=groups.per)
+    saved["groups/last"] = runs.saved()
+    return number
 
 
 _BROKEN = (
@@ -85,9 +112,8 @@ def load(line: Pipeline, engine: str, saved: Saved) -> None:
     watermark, newest, late, ahead, upcoming = (int(x) for x in found["line"])
     require(min(late, ahead, upcoming) >= 0, "line has a value that it cannot have")
     line.timeline.watermark, line.timeline.newest, line.timeline.lost = watermark, newest, Late(late, ahead)
-    if line.groups is not None and "groups" in saved:
-        line.groups.load(table_of(saved, "groups"))
-    lists = 1 if line.groups is None else len(line.groups)
+    group = _load_groups(line, saved)
+    lists = line.lists()
     parts = under(saved, "engine/")
     line.engine = line.made(engine, parts)
     line.emitter.load(under(saved, "emit/"), lists)
@@ -105,7 +131,32 @@ def load(line: Pipeline, engine: str, saved: Saved) -> None:
     among(line.emitter.needed(ids), found["slots"], "the engine")
     require(groups <= lists, "there are rows of groups that never came")
     if "waiting" in saved:
-        line.waiting = [_waiting(line, table_of(saved, "waiting"), under(saved, "waiting/"), lists)]
+        known = lists if group is None else len(group)
+        part = _waiting(line, table_of(saved, "waiting"), under(saved, "waiting/"), known)
+        line.waiting = [part if part.group is None or group is None else part._replace(group=group[part.group])]
+
+
+def _load_groups(line: Pipeline, saved: Saved) -> np.ndarray | None:
+    if line.groups is None or "groups" not in saved:
+        return None
+    if line.runs is not None:
+        return load_groups(line.groups, line.runs, saved, max(line.timeline.newest, line.timeline.watermark))
+    line.groups.load(table_of(saved, "groups"))
+    return None
+
+
+def load_groups(groups: Groups, runs: GroupRuns, saved: Saved, now: int) -> np.ndarray | None:
+    """Know saved groups again; the group of each row of their table."""
+    if "groups" not in saved:
+        return None
+    group = groups.codes(table_of(saved, "groups"))
+    if "groups/last" in saved:
+        last = checked(saved, {"groups/last": held("i8", "runs")})["groups/last"]
+    else:  # saved before it was known when a group was seen last: it goes on
+        last = np.full(len(group), now)
+    require(len(last) <= len(group), "groups/last has more groups than there are")
+    runs.load(group[: len(last)], last, len(groups))
+    return group
 
 
 def table_of(saved: Mapping[str, Any], name: str) -> pa.Table:
@@ -148,22 +199,3 @@ def _waiting(line: Pipeline, rows: pa.Table, columns: Mapping[str, Any], lists: 
     part = Part(rows, *(found.get(name) for name in Part._fields[1:]))  # type: ignore[arg-type]
     require(part.in_order(), "the rows that wait are in no order of time")
     return part
-
-
-def forget_idle(line: Pipeline) -> None:
-    """Drop groups that keep no rows, wait with none and owe no deletion. Positions of counting windows stay."""
-    groups = line.groups
-    table = None if groups is None else groups.table()
-    if groups is None or table is None or line.clock.counts:
-        return
-    engine = cast("GroupedEngine", line.engine)
-    busy = [engine.busy(), line.emitter.busy(), *(p.group for p in line.waiting if p.group is not None)]
-    keep = np.unique(np.concatenate(busy)).astype(np.int64)
-    if len(keep) == len(groups):
-        return
-    engine.regroup(keep)
-    line.emitter.regroup(keep)
-    groups.load(table.take(pa.array(keep)))
-    number = np.zeros(table.num_rows, np.int32)
-    number[keep] = np.arange(len(keep), dtype=np.int32)
-    line.waiting = [p._replace(group=number[p.group]) for p in line.waiting]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -56,14 +57,20 @@ def _converts(kind: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(kind)) or storage_type(kind) != kind
 
 
+@lru_cache(maxsize=64)
+def _stays(schema: pa.Schema) -> bool:
+    """Whether columns of these types are kept as they are."""
+    return not any(map(_converts, schema.types))
+
+
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """`rows` with the columns of `schema`, in that order, in the types in which they are kept.
 
     Text may stay dictionary-encoded.
     """
-    names = rows.schema.names
-    if names == schema.names and rows.schema.types == schema.types and not any(map(_converts, schema.types)):
+    if rows.schema.equals(schema) and _stays(schema):
         return rows
+    names = rows.schema.names
     missing = [name for name in schema.names if name not in names]
     extra = [name for name in names if name not in schema.names]
     double = [name for name in names if names.count(name) > 1] if len(names) > len(schema.names) else []

@@ -108,6 +108,8 @@ class TimeType:
         ticks = micros * self.parts if self.parts > 1 else micros // self.per if self.per > 1 else micros
         if pa.types.is_date32(self.type):
             return pa.array(ticks.astype(np.int32)).cast(self.type)
+        if self.type == pa.int64():
+            return pa.array(ticks)
         try:
             return pa.array(ticks, pa.int64()).cast(self.type)
         except pa.ArrowInvalid as error:

@@ -313,7 +313,9 @@ def close(entries, cells, boards, marks, upto, clock, shape):
 
 @kernel
 def grow(cell, ints, floats, cells, boards, shape):
-    """Add to the totals of all time; the lists of the groups in which something of their view has changed.
+    """Add to the totals of all time; the lists of the groups in which something of their view has changed. O(cells).
+
+    Without a cell, all groups are looked at.
 
     `shape` as for `close`. Returns the groups, where their lists begin, and of each line cell, score and rank.
     """
@@ -338,14 +340,16 @@ def grow(cell, ints, floats, cells, boards, shape):
         )
         if _moved(c, g, inside, near, sizes, place, stale) == room:
             _shrink(cells, boards, g, keep)
+    # the groups of these cells, or all of them if there is none
+    concerned = np.unique(group[cell]) if len(cell) else np.arange(len(sizes)).astype(np.int32)
     count = 0
-    for g in range(len(sizes)):
+    for g in concerned:
         count += stale[g]
     groups, first = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
     most = count * min(k, room)
     out, scores, rows = np.empty((2, most), np.int64), np.empty(most), 0
     count = 0
-    for g in range(len(sizes)):
+    for g in concerned:
         if not stale[g]:
             continue
         stale[g] = False

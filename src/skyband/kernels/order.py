@@ -73,3 +73,33 @@ def first_seen(code, codes):
     for i in range(len(code) - 1, -1, -1):
         place[code[i]] = i
     return place
+
+
+@kernel
+def run_numbers(group, time, run, last, owner, count, size, slide, origin):
+    """The number of each row's run: rows of a group, in the order of time, with no empty window between two of them.
+
+    `run` and `last` have the run and the time of the last row of each group, -1 for the run of a new one; `owner` has
+    the group of each of `count` runs, and room for as many more as there are rows. They are brought up to date. `size`,
+    `slide` and `origin` are those of all windows that must be empty; slide 0: a window after every row. One pass.
+    """
+    number = np.empty(len(group), np.int32)
+    longest = size.max() if len(size) else 0
+    for i in range(len(group)):
+        g, t = group[i], time[i]
+        r = run[g]
+        over = r < 0
+        if not over and len(size) > 0 and t - last[g] >= longest:
+            over = True
+            for w in range(len(size)):
+                end = last[g] + size[w]
+                if slide[w] > 0:  # of the first window that does not hold the last row
+                    end = origin[w] + ((last[g] - origin[w]) // slide[w] + 1) * slide[w] + size[w]
+                over = over and end <= t
+        if over:
+            r = count
+            run[g], owner[r] = r, g
+            count += 1
+        last[g] = t
+        number[i] = r
+    return number, count

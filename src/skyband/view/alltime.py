@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines.checked import checked, held, require
+from skyband.flow.arrow import take_rows
 from skyband.flow.emit import Lines, change_names
 from skyband.flow.pipeline import Stats
 from skyband.flow.saved import refusing
 from skyband.flow.schema import conform
-from skyband.view.keyed import Keyed
-from skyband.view.partial import numbers_of, partial_totals
+from skyband.view.keyed import Keyed, LastLists
+from skyband.view.partial import Partials, folded_rows, numbers_of
 from skyband.view.saved import check_cells, load_keys
 from skyband.view.totals import Totals
 from skyband.windows import Clock, Timeline
@@ -64,8 +65,8 @@ class AllTime(Keyed):
         self.timeline = Timeline(self.clock)
         self.totals = Totals(query, self.measure, self.clock)
         self.step = 0
-        self._last = np.zeros((2, 0), np.int64)  # each group's last list ...
-        self._cell_of, self._score_of = np.empty(0, np.int64), np.empty(0)  # ... its cells and scores
+        self._last = LastLists()  # of each group
+        self._empty: pa.Table | None = None
         self.stats = Stats()
 
     @property
@@ -78,36 +79,46 @@ class AllTime(Keyed):
         del watermark  # time plays no part
         self.stats.rows += rows.num_rows
         rows = conform(rows, self.schema)
-        if self.groups is not None:
-            self.groups.codes(rows)
-        found, without = partial_totals(self.query, self.measure, rows, np.zeros(rows.num_rows, np.int64))
-        self.stats.without_score += without
-        answers = self._grown(found)
-        return self._table(answers) if self.live else self._columns(Lines.none(changes=True))
+        ints, floats, given = self.measure.values(rows)
+        without = len(given) - int(given.sum())
+        if without:
+            places = np.flatnonzero(given)
+            rows, ints, floats = take_rows(rows, places), ints[places], floats[places]
+            self.stats.without_score += without
+        group, key = self.codes(rows)
+        none = np.zeros(len(key), np.int64)
+        found = folded_rows(Partials(none, group, key, none, ints, floats))
+        answers = self._grown(found.group, found.key, found.ints, found.floats)
+        return self._table(answers if self.live else None)
 
     def take(self, partials: pa.Table) -> pa.Table:
         """Take partial totals; give the lists that have changed."""
-        return self._table(self._grown(partials))
+        return self._table(self._grown(*self.codes(partials), *numbers_of(partials, self.measure)))
 
-    def _grown(self, partials: pa.Table) -> Answers:
-        cell = np.empty(0, np.int32)
-        if partials.num_rows:
-            cell = self.numbers(partials, self.totals)
-        answers = self.totals.grow(cell, *numbers_of(partials, self.measure), self.step)
+    def _grown(self, group: np.ndarray, key: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> Answers | None:
+        if not len(key):
+            return None
+        groups = 1 if self.groups is None else len(self.groups)
+        cell = self.numbers(group, key, groups, self.totals)
+        answers = self.totals.grow(cell, ints, floats, self.step)
         self.stats.peak_candidates = self.totals.peak
         return answers
 
     def finish(self) -> pa.Table:
         """What has not been told yet."""
         if self.live:
-            return self._columns(Lines.none(changes=True))
+            return self._table(None)
         self.totals.boards.stale[:] = True  # nothing was told so far
         self.totals.cells.told[:] = False
         empty = np.empty((0, self.measure.ints), np.int64), np.empty((0, self.measure.floats))
         return self._table(self.totals.grow(np.empty(0, np.int32), *empty, self.step))
 
-    def _table(self, found: Answers) -> pa.Table:
+    def _table(self, found: Answers | None) -> pa.Table:
         """What the lists are now, of groups whose list is another than it was; or what changed in them."""
+        if found is None or not len(found.group):
+            if self._empty is None:
+                self._empty = self._columns(Lines.none(changes=True))
+            return self._empty
         lines = self._arrivals(found) if self.query.emit == "arrivals" else self._changes(found)
         self.stats.answer_rows += len(lines)
         self.stats.windows += len(np.unique(lines.group))
@@ -122,27 +133,16 @@ class AllTime(Keyed):
         return Lines(group, group, group, found.rank, found.score, found.id)
 
     def _changes(self, found: Answers) -> Lines:
-        from skyband.kernels.boards import moves
-
         groups = 1 if self.groups is None else len(self.groups)
-        more = np.zeros((2, max(groups - self._last.shape[1], 0)), np.int64)
-        self._last = np.concatenate([self._last, more], axis=1)
-        cells, scores = np.concatenate([self._cell_of, found.id]), np.concatenate([self._score_of, found.score])
-        first, group = found.first + len(self._cell_of), found.group
-        which, kind, place, rank = moves(cells, scores, first, group, self._last, self.query.ranks)
-        if self.query.emit == "answers":
-            lists = np.unique(which)
-            sizes = first[lists + 1] - first[lists]
-            begin = np.repeat(first[lists], sizes)
-            rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
-            which, place, kind = np.repeat(lists, sizes), begin + rank - 1, None
-        out = Lines(which, which, group[which], rank, scores[place], cells[place], kind)
-        sizes = self._last[1] - self._last[0]
-        ends = np.cumsum(sizes)
-        last = np.arange(sizes.sum()) + np.repeat(self._last[0] - ends + sizes, sizes)
-        self._cell_of, self._score_of = cells[last], scores[last]
-        self._last = np.stack([ends - sizes, ends])
-        return out
+        first, group = found.first, found.group
+        which, kind, rank, cell, score = self._last.moves(found.id, found.score, first, group, groups, self.query.ranks)
+        if self.query.emit != "answers":
+            return Lines(which, which, group[which], rank, score, cell, kind)
+        lists = np.unique(which)
+        sizes = first[lists + 1] - first[lists]
+        rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
+        place, which = np.repeat(first[lists], sizes) + rank - 1, np.repeat(lists, sizes)
+        return Lines(which, which, group[which], rank, found.score[place], found.id[place], None)
 
     def _columns(self, lines: Lines) -> pa.Table:
         query = self.query
@@ -152,7 +152,7 @@ class AllTime(Keyed):
         if query.emit == "changes":
             assert lines.change is not None
             columns[query.column("_change_type")] = change_names(lines.change)
-        columns[query.column("rank")] = pa.array(lines.rank, pa.int32())
+        columns[query.column("rank")] = pa.array(lines.rank.astype(np.int32))
         columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
         for name in query.of:
             columns[name] = self.values(self.keys, name, self.key_of[lines.slot])
@@ -164,13 +164,14 @@ class AllTime(Keyed):
 
     def save(self) -> Saved:
         """All that is needed to go on elsewhere, as named arrays and tables; all that is due has been told."""
+        cells, scores, last = self._last.saved()
         saved: Saved = {
             **self.totals.grown(),
             "key": self.key_of,
             "step": np.array([self.step, 1 if self.groups is None else len(self.groups)]),
-            "last": self._last,
-            "lists/cell": self._cell_of,
-            "lists/score": self._score_of,
+            "last": last,
+            "lists/cell": cells,
+            "lists/score": scores,
         }
         for name, groups in (("groups", self.groups), ("keys", self.keys)):
             table = None if groups is None else groups.table()
@@ -183,11 +184,11 @@ class AllTime(Keyed):
         """Go on where another one stood."""
         found = checked(saved, _HOLDS)
         load_keys(self, saved)
-        self.key_of, self._last = found["key"], found["last"]
+        self.key_of = found["key"]
         self.step, groups_then = (int(x) for x in found["step"])
         groups = 1 if self.groups is None else len(self.groups)
         require(groups_then == groups, "step counts other groups than there are")
         self.totals.grow_from(cast("Mapping[str, np.ndarray]", saved), groups)
-        self._cell_of, self._score_of = found["lists/cell"], found["lists/score"]
-        check_cells(self, self.totals, self._last, self._cell_of)
+        self._last = LastLists.load(found["lists/cell"], found["lists/score"], found["last"])
+        check_cells(self, self.totals, found["last"], found["lists/cell"])
         self.rehash(len(self.key_of), self.totals)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from skyband.flow.arrow import take_rows
 from skyband.flow.emit import Lines, change_names
 from skyband.flow.pipeline import END, OutOfOrderError, Stats
+from skyband.flow.runs import GroupRuns, Spans
 from skyband.flow.schema import conform
 from skyband.flow.time import TimeType
-from skyband.view.keyed import Keyed
-from skyband.view.partial import PANE, folded, numbers_of, partial_totals
+from skyband.view.keyed import Keyed, LastLists
+from skyband.view.partial import PANE, Partials, folded_partials, folded_rows, numbers_of
 from skyband.view.totals import Totals
 from skyband.windows import Clock, Timeline
 
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines import Answers
+    from skyband.engines.protocol import Snapshot
     from skyband.query import TopK
 
 _SPARE = 1 << 16  # partial totals that may wait before those of one cell and pane are folded
+_SPARE_CELLS = 1 << 12  # cells that may have no rows before they are forgotten
 
 
 class Leaderboard(Keyed):
@@ -61,10 +65,14 @@ class Leaderboard(Keyed):
         self.timeline = Timeline(self.clock, late, ahead)
         self.totals = Totals(query, self.measure, self.clock)
         self._rising = rising
-        self.waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []  # pane, cell, ints, floats
-        self._limit = _SPARE
-        self.last = np.zeros((2, 0), np.int64)  # "changes": each group's last list ...
-        self.lists = (np.empty(0, np.int64), np.empty(0))  # ... its cells and scores
+        self.runs = GroupRuns() if query.per else None
+        self.waiting: list[Partials] = []
+        self._buffered, self._limit = 0, _SPARE  # how many partial totals wait, and how many may
+        self._arrived = 0  # rows that came
+        self.last = LastLists()  # "changes": of each group
+        self._active, self._active_keys = 0, 0  # cells and keys when some were last forgotten
+        self._next_end: int | None = None  # when the next window ends; None: not known
+        self._empty: pa.Table | None = None
         self._stats = Stats()
 
     @property
@@ -77,7 +85,7 @@ class Leaderboard(Keyed):
     @property
     def kept(self) -> int:
         """How many partial totals are kept because they may still be in an answer."""
-        return len(self.totals.snapshot()["pane"]) + sum(len(part[0]) for part in self.waiting)
+        return len(self.totals.snapshot()["pane"]) + self._buffered
 
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
@@ -93,90 +101,177 @@ class Leaderboard(Keyed):
         if not taken.all():
             places = np.flatnonzero(taken)
             rows, time = rows.take(pa.array(places)), time[places]
-        if self.groups is not None:
-            self.groups.codes(rows)  # numbered as they first appear, also by a row that adds nothing
-        found, without = partial_totals(self.query, self.measure, rows, time)
-        self._stats.without_score += without
-        return self.take(found)
+        ints, floats, given = self.measure.values(rows)
+        without = len(given) - int(given.sum())
+        if without:
+            places = np.flatnonzero(given)
+            rows, time, ints, floats = take_rows(rows, places), time[places], ints[places], floats[places]
+            self._stats.without_score += without
+        if len(time):
+            group, key = self.codes(rows)
+            pane = np.asarray(self.clock.pane(time))
+            self._wait(folded_rows(Partials(pane, group, key, np.arange(len(pane)), ints, floats)))
+        return self._advance(self.timeline.watermark)
 
     def take(self, partials: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take partial totals, none of them late; give the answers of the windows that have closed by now."""
         if watermark is not None:
             self.timeline.watermark = max(self.timeline.watermark, watermark)
         if partials.num_rows:
-            cell = self.numbers(partials, self.totals)
-            self.waiting.append((partials.column(PANE).to_numpy(), cell, *numbers_of(partials, self.measure)))
-        self._release(self.timeline.edge)
-        return self._table(self.timeline.watermark)
+            group, key = self.codes(partials)
+            pane = partials.column(PANE).to_numpy()
+            self._wait(Partials(pane, group, key, np.arange(len(pane)), *numbers_of(partials, self.measure)))
+        return self._advance(self.timeline.watermark)
+
+    def _wait(self, part: Partials) -> None:
+        """Keep partial totals until a window closes."""
+        self.waiting.append(part._replace(arrived=part.arrived + self._arrived))
+        self._arrived += int(part.arrived.max(initial=-1)) + 1
+        self._buffered += len(part.pane)
+        if self._buffered > self._limit:
+            self.fold_waiting()
+            self._limit = max(_SPARE, 2 * self._buffered)
+
+    def resume_waiting(self, part: Partials) -> None:
+        """Go on with partial totals that waited elsewhere."""
+        self.waiting, self._buffered = [part], len(part.pane)
+        self._arrived = int(part.arrived.max(initial=-1)) + 1
+
+    def _advance(self, upto: int) -> pa.Table:
+        """The answers of the windows that end by `upto`."""
+        if self._next_end is not None and upto < self._next_end:
+            return self._table(None)
+        self._next_end = self.clock.next_end(upto)
+        self._release(END if upto == END else self.timeline.edge)
+        answers = self._table(self.totals.advance(upto))
+        self.forget(due=True)
+        return answers
 
     def finish(self) -> pa.Table:
         """Answer every window that still holds a row. A window that ends after the newest row deletes nothing."""
         self.timeline.close()
-        self._release(END)
-        return self._table(END)
+        return self._advance(END)
 
     def _release(self, edge: int) -> None:
-        """Hand the partial totals of panes before `edge` on; fold what waits when it is much."""
+        """Hand the partial totals of panes before `edge` on."""
         if not self.waiting:
             return
-        size = sum(len(part[0]) for part in self.waiting)
-        due = any(len(part[0]) and part[0].min() < edge for part in self.waiting)
-        if not due and size <= self._limit:
+        whole = self.fold_waiting()
+        cut = int(np.searchsorted(whole.pane, edge))
+        due, rest = whole.take(slice(0, cut)), whole.take(slice(cut, None))
+        self.waiting, self._buffered = [rest] if len(rest.pane) else [], len(rest.pane)
+        if not cut:
             return
-        pane, cell, ints, floats = self.fold_waiting()
-        cut = int(np.searchsorted(pane, edge))
-        if cut:
-            self.totals.add(pane[:cut], cell[:cut], ints[:cut], floats[:cut])
-        self.waiting = [(pane[cut:], cell[cut:], ints[cut:], floats[cut:])] if cut < len(pane) else []
-        self._limit = max(_SPARE, 2 * (len(pane) - cut))
+        run, groups = due.group, 1
+        if self.runs is not None and self.groups is not None:
+            due = due.take(np.lexsort((due.arrived, due.pane)))
+            run = self.runs.numbers(due.group, due.pane, len(self.groups), self._spans)
+            groups = self.runs.count
+        cell = self.numbers(run, due.key, groups, self.totals)
+        self.totals.add(due.pane, cell, due.ints, due.floats)
 
-    def fold_waiting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """All that waits, by pane and cell, one total for each."""
-        columns = self.waiting[0]
+    @property
+    def _spans(self) -> Spans:
+        clock = self.clock
+        return Spans(*(np.array([number], np.int64) for number in (clock.size, clock.slide, clock.origin)))
+
+    def fold_waiting(self) -> Partials:
+        """All that waits, by pane, group and key, one total for each."""
+        whole = self.waiting[0]
         if len(self.waiting) > 1:
-            columns = tuple(np.concatenate(column) for column in zip(*self.waiting, strict=True))  # type: ignore[assignment]
-        pane, cell, ints, floats = columns
-        order = np.lexsort((cell, pane))
-        new = (np.diff(pane[order]) != 0) | (np.diff(cell[order]) != 0)
-        if new.all():
-            return pane[order], cell[order], ints[order], floats[order]
-        code = np.empty(len(pane), np.int64)
-        code[order] = np.cumsum(np.concatenate([[False], new]))
-        first, ints, floats = folded(code, ints, floats)
-        return pane[first], cell[first], ints, floats
+            whole = Partials(*(np.concatenate(column) for column in zip(*self.waiting, strict=True)))
+        whole = folded_partials(whole)
+        self.waiting, self._buffered = [whole], len(whole.pane)
+        return whole
 
-    def _table(self, upto: int) -> pa.Table:
-        answers = self.totals.advance(upto)
-        self._stats.windows += int((np.diff(answers.first) > 0).sum())
-        sizes = np.diff(answers.first)
+    def forget(self, *, due: bool = False) -> None:
+        """Forget cells without rows, and groups and keys without cells; the others are numbered anew.
+
+        With `due` only if there are so many that the work is small beside that of their rows.
+        """
+        number = self.totals.number
+        if due and number <= 2 * self._active + _SPARE_CELLS:
+            return
+        cells = np.unique(np.concatenate([self.totals.kept(), self.last.cells()]).astype(np.int64))
+        saved = self.totals.snapshot()
+        runs = np.arange(self.totals.groups)
+        if self.runs is not None:
+            since = self.timeline.newest if self._rising else self.timeline.edge
+            busy = [saved["group"][cells], np.flatnonzero(saved["shown"]), self.runs.open(since, self._spans)]
+            runs = np.unique(np.concatenate(busy)).astype(np.int64)
+        renumbered = np.full(max(number, 1), -1, np.int64)
+        renumbered[cells] = np.arange(len(cells))
+        self.last.keep(runs, renumbered)
+        if len(cells) < number or len(runs) < self.totals.groups:
+            self._rebuild(saved, cells, runs, renumbered)
+        self._active = len(cells)
+        self._forget_keys(due=due)
+
+    def _rebuild(self, saved: Snapshot, cells: np.ndarray, runs: np.ndarray, renumbered: np.ndarray) -> None:
+        """Go on with these cells and runs only."""
+        place = np.full(self.totals.groups, -1, np.int64)
+        place[runs] = np.arange(len(runs))
+        saved.update(
+            cell=renumbered[saved["cell"]].astype(np.int32),
+            group=place[saved["group"][cells]].astype(np.int32),
+            tie=saved["tie"][cells],
+            missing=saved["missing"][cells],
+            told=saved["told"][cells],
+            shown=saved["shown"][runs],
+        )
+        peak, self.totals = self.totals.peak, Totals(self.query, self.measure, self.clock)
+        self.totals.peak = peak
+        self.totals.load(saved)
+        if self.runs is not None:
+            self.runs.keep(runs)
+        self.key_of = self.key_of[cells]
+        self.rehash(len(cells), self.totals)
+
+    def _forget_keys(self, *, due: bool) -> None:
+        """Forget groups and keys that have no cell and of which nothing waits."""
+        if self.groups is not None and self.runs is not None and (not due or self.runs.due(len(self.groups))[1]):
+            runs = self.runs.groups(np.arange(self.runs.count))
+            known = np.unique(np.concatenate([runs, *(part.group for part in self.waiting)]))
+            self.groups.keep(known)
+            number = self.runs.keep_groups(known)
+            self.waiting = [part._replace(group=number[part.group]) for part in self.waiting]
+        if not due or len(self.keys) > 2 * self._active_keys + _SPARE:
+            known = np.unique(np.concatenate([self.key_of, *(part.key for part in self.waiting)]))
+            number = np.zeros(len(self.keys), np.int32)
+            number[known] = np.arange(len(known), dtype=np.int32)
+            self.keys.keep(known)
+            self.key_of = number[self.key_of]
+            self.waiting = [part._replace(key=number[part.key]) for part in self.waiting]
+            self._active_keys = len(known)
+            self.rehash(len(self.key_of), self.totals)
+
+    def _table(self, answers: Answers | None) -> pa.Table:
+        if answers is not None and len(answers.step):
+            self._stats.windows += int((np.diff(answers.first) > 0).sum())
+            lines = self._lines(answers)
+            self._stats.answer_rows += len(lines)
+            if len(lines):
+                return self._columns(lines)
+        if self._empty is None:
+            self._empty = self._columns(Lines.none(changes=self.query.emit == "changes"))
+        return self._empty
+
+    def _lines(self, answers: Answers) -> Lines:
         if self.query.emit == "changes":
-            lines = self._changes(answers)
-        else:
-            rank = np.arange(len(answers.id)) - np.repeat(answers.first[:-1], sizes) + 1
-            rank = rank if answers.rank is None else answers.rank
-            step, end, group = (np.repeat(column, sizes) for column in (answers.step, answers.end, answers.group))
-            lines = Lines(step, end, group, rank, answers.score, answers.id)
-        self._stats.answer_rows += len(lines)
-        return self._columns(lines)
+            return self._changes(answers)
+        sizes = np.diff(answers.first)
+        rank = np.arange(len(answers.id)) - np.repeat(answers.first[:-1], sizes) + 1
+        rank = rank if answers.rank is None else answers.rank
+        step, end, group = (np.repeat(column, sizes) for column in (answers.step, answers.end, answers.group))
+        return Lines(step, end, group, rank, answers.score, answers.id)
 
     def _changes(self, found: Answers) -> Lines:
-        from skyband.kernels.boards import moves
-
         keep = (np.diff(found.first) > 0) | (found.end <= self.timeline.watermark)  # the end deletes nothing
         first = np.append(found.first[:-1][keep], found.first[-1])
         step, end, group = found.step[keep], found.end[keep], found.group[keep]
-        groups = 1 if self.groups is None else len(self.groups)
-        rest = np.zeros((2, max(groups - self.last.shape[1], 0)), np.int64)
-        self.last = np.concatenate([self.last, rest], axis=1)
-        cells = np.concatenate([self.lists[0], found.id])
-        scores = np.concatenate([self.lists[1], found.score])
-        which, kind, place, rank = moves(cells, scores, first + len(self.lists[0]), group, self.last, self.query.ranks)
-        sizes = self.last[1] - self.last[0]
-        ends = np.cumsum(sizes)
-        last = np.arange(sizes.sum()) + np.repeat(self.last[0] - ends + sizes, sizes)
-        self.lists = cells[last], scores[last]
-        self.last = np.stack([ends - sizes, ends])
-        return Lines(step[which], end[which], group[which], rank, scores[place], cells[place], kind)
+        groups = 1 if self.runs is None else self.runs.count
+        which, kind, rank, cell, score = self.last.moves(found.id, found.score, first, group, groups, self.query.ranks)
+        return Lines(step[which], end[which], group[which], rank, score, cell, kind)
 
     def _columns(self, lines: Lines) -> pa.Table:
         query = self.query
@@ -188,10 +283,11 @@ class Leaderboard(Keyed):
         if lines.change is not None:
             columns[query.column("step")] = pa.array(lines.step)
         for name in query.per:
-            columns[name] = self.values(self.groups, name, lines.group)
+            known = lines.group if self.runs is None or not len(lines) else self.runs.groups(lines.group)
+            columns[name] = self.values(self.groups, name, known)
         if lines.change is not None:
             columns[query.column("_change_type")] = change_names(lines.change)
-        columns[query.column("rank")] = pa.array(lines.rank, pa.int32())
+        columns[query.column("rank")] = pa.array(lines.rank.astype(np.int32))
         columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
         for name in query.of:
             columns[name] = self.values(self.keys, name, self.key_of[lines.slot])
@@ -199,4 +295,4 @@ class Leaderboard(Keyed):
 
     def alive(self) -> bool:
         """Whether there is anything to remember."""
-        return bool(self.waiting) or self.totals.busy or bool((self.last[1] > self.last[0]).any())
+        return bool(self.waiting) or self.totals.busy or self.last.any()

@@ -7,7 +7,7 @@ group and key can be folded again, so any cut of the rows into batches or partit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -162,6 +162,59 @@ def numbers_of(table: pa.Table, measure: Measure) -> tuple[np.ndarray, np.ndarra
         np.stack(ints, axis=1) if ints else np.zeros((size, 0), np.int64),
         np.stack(floats, axis=1) if floats else np.zeros((size, 0)),
     )
+
+
+class Partials(NamedTuple):
+    """Partial totals, by the numbers of their group and key."""
+
+    pane: np.ndarray  # int64
+    group: np.ndarray  # int32
+    key: np.ndarray  # int32
+    arrived: np.ndarray  # int64: when the first of its rows came, by number
+    ints: np.ndarray
+    floats: np.ndarray
+
+    def take(self, places: np.ndarray | slice) -> Partials:
+        """Some of them."""
+        return Partials(*(column[places] for column in self))
+
+
+def folded_rows(rows: Partials) -> Partials:
+    """One total for each pane, group and key of a batch of rows."""
+    if len(rows.pane) < 2:
+        return rows
+    code = _panes(rows.pane)
+    codes = int(code.max(initial=-1)) + 1
+    for column in (rows.group, rows.key):
+        code, codes = _dense(*combine_codes(code, codes, *_local(column)))
+    first, ints, floats = folded(code, rows.ints, rows.floats)
+    return Partials(rows.pane[first], rows.group[first], rows.key[first], rows.arrived[first], ints, floats)
+
+
+def folded_partials(partials: Partials) -> Partials:
+    """One total for each pane, group and key, ordered by these."""
+    pane, group, key = partials[:3]
+    order = np.lexsort((key, group, pane))
+    new = (np.diff(pane[order]) != 0) | (np.diff(group[order]) != 0) | (np.diff(key[order]) != 0)
+    if new.all():
+        return partials.take(order)
+    code = np.empty(len(pane), np.int64)
+    code[order] = np.cumsum(np.concatenate([[False], new]))
+    first, ints, floats = folded(code, partials.ints, partials.floats)
+    return Partials(pane[first], group[first], key[first], partials.arrived[first], ints, floats)
+
+
+def _local(column: np.ndarray) -> tuple[np.ndarray, int]:
+    """Numbers as numbers from 0 on, in the same order; and how many different ones there are."""
+    high = int(column.max(initial=-1)) + 1
+    if high <= len(column):
+        return column, max(high, 1)
+    if high > 8 * len(column):
+        found, local = np.unique(column, return_inverse=True)
+        return local, max(len(found), 1)
+    there = np.zeros(high, np.bool_)
+    there[column] = True
+    return (np.cumsum(there) - 1)[column], max(int(there.sum()), 1)
 
 
 def folded(code: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

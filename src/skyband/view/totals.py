@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from skyband.engines import Answers
+from skyband.engines._groups import room_for
 from skyband.engines.checked import FAR, Column, checked, held, require, whole
 from skyband.flow.ids import Ids
 from skyband.kernels.boards import EPOCH, HIGH, LOW, NO_BOUND, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
@@ -62,7 +63,9 @@ class Totals:
         self._entries = self._new_entries(0)
         self._list = min(query.k, _LIST)  # how long a list can be at most, as far as is known
         self._room = 2 * self._list + 16
-        self._cells_of = np.zeros(0, np.int64)  # how many cells each group has
+        self._groups = 0  # there may be room for more
+        self._cells_of = np.zeros(0, np.int64)  # how many cells each group has ...
+        self._most = 0  # ... at most
         self.cells = self._new_cells(0)
         self._number = 0
         self.boards = self._new_boards(0)
@@ -113,16 +116,20 @@ class Totals:
 
     def meet(self, group: np.ndarray, ties: Ids, groups: int) -> None:
         """New cells, by the number of their group and what orders them; and how many groups there are now."""
-        if groups > len(self.boards.size):
-            self.boards = _grown(self.boards, self._new_boards(groups), len(self.boards.size))
+        room = len(self.boards.size)
+        if groups > room:
+            self.boards = _grown(self.boards, self._new_boards(room_for(groups, room)), room)
+            more = np.zeros(len(self.boards.size) - room, np.int64)
+            self._cells_of = np.concatenate([self._cells_of, more])
+        self._groups = max(self._groups, groups)
         before, after = self._number, self._number + len(group)
         if after > len(self.cells.group):
             self.cells = _grown(self.cells, self._new_cells(max(after, 2 * before)), before)
         self._number = after
         self.cells.group[before:after], self.cells.tie[before:after] = group, ties.number
         self.cells.missing[before:after] = 0 if ties.missing is None else ties.missing
-        self._cells_of = np.pad(self._cells_of, (0, len(self.boards.size) - len(self._cells_of)))
-        self._cells_of += np.bincount(group, minlength=len(self._cells_of))
+        np.add.at(self._cells_of, group, 1)
+        self._most = max(self._most, int(self._cells_of[group].max(initial=0)))
         first = self.boards.first
         order = np.argsort(group, kind="stable") + before
         mine = self.cells.group[order]
@@ -135,8 +142,8 @@ class Totals:
 
     def _make_room(self) -> None:
         """A wider view once there are many cells: about the root of their number. Lists have at most all of them."""
-        groups = max(len(self.boards.size), 1)
-        most = min(self.query.k, int(self._cells_of.max(initial=0)))
+        groups = max(self._groups, 1)
+        most = min(self.query.k, self._most)
         if most > self._list:
             self._list = min(self.query.k, 2 * most)
             lists = np.empty((len(self.boards.size), self._list), np.int32)
@@ -212,6 +219,11 @@ class Totals:
         return query.k, keep, measure.kind, measure.unit, sign, query.emit == "arrivals"
 
     @property
+    def groups(self) -> int:
+        """How many groups there are."""
+        return self._groups
+
+    @property
     def number(self) -> int:
         """How many cells there are."""
         return self._number
@@ -239,7 +251,7 @@ class Totals:
             "tie": self.cells.tie[: self._number].copy(),
             "missing": self.cells.missing[: self._number].copy(),
             "told": self.cells.told[: self._number].copy(),
-            "shown": self.boards.shown.copy(),
+            "shown": self.boards.shown[: self._groups].copy(),
         }
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
@@ -248,7 +260,7 @@ class Totals:
         marks = self._checked_marks(saved)
         self.meet(saved["group"], Ids(saved["tie"], saved["missing"]), len(saved["shown"]))
         self.cells.told[: self._number] = saved["told"]
-        self.boards.shown[:] = saved["shown"]
+        self.boards.shown[: len(saved["shown"])] = saved["shown"]
         self.add(saved["pane"], saved["cell"], saved["ints"], saved["floats"])
         self.marks = marks
         resume(self._used(), self.cells, self.boards, self.marks, self._clock, self._shape())

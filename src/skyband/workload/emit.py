@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skyband.engines._groups import room_for
 from skyband.engines.checked import checked, held, require
 from skyband.engines.protocol import Answers as Ranked
-from skyband.flow.emit import Emitter, Lines
+from skyband.flow.emit import Emitter, Lines, Reported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,8 @@ class SharedEmitter(Emitter):
 
     def __init__(self, query: TopK) -> None:
         super().__init__(query)
-        self._shape = (0, 0)  # numbers and groups that `_last` has room for
+        self._shape = (0, 0)  # numbers and groups that there is room for
+        self._groups = 0  # there are fewer groups
 
     def lines(self, answers: Any, groups: int, watermark: int) -> Lines:
         """What of `answers` goes out."""
@@ -47,59 +49,60 @@ class SharedEmitter(Emitter):
         """Each row once for every query."""
         assert lines.query is not None
         keys, first = np.unique(lines.slot * _ROOM + lines.query, return_index=True)
-        keep = np.sort(first[~np.isin(keys, self._reported, assume_unique=True)])
-        self._reported = np.union1d(self._reported, keys)
+        keep = np.sort(first[self._reported.add(keys)])
         names = ("step", "end", "group", "rank", "score", "slot", "query")
         return Lines(**{name: getattr(lines, name)[keep] for name in names})
 
     def add_reported(self, number: int, slots: np.ndarray) -> None:
         """Rows that a query has had as arrivals already."""
-        self._reported = np.union1d(self._reported, slots * _ROOM + number)
+        self._reported.add(np.unique(slots * _ROOM + number))
 
     def _enlarge(self, numbers: int, groups: int) -> None:
+        self._groups = max(self._groups, groups)
         old = self._shape
-        if numbers <= old[0] and groups <= old[1]:
-            return
-        new = (max(numbers, old[0]), max(groups, old[1]))
-        wider = np.zeros((2, *new), np.int64)
-        wider[:, : old[0], : old[1]] = self._last.reshape(2, *old)
-        self._last, self._shape = wider.reshape(2, -1), new
+        if numbers > old[0] or groups > old[1]:
+            self._reshape(np.arange(old[1]), (max(numbers, old[0]), max(room_for(groups, old[1]), old[1])))
+
+    def _reshape(self, keep: np.ndarray, shape: tuple[int, int]) -> None:
+        """Have only the lists of these groups, and room for so many numbers and groups."""
+        wider = np.zeros((2, *shape), np.int64)
+        known = self._last.first.reshape(2, *self._shape)[:, :, keep]
+        wider[:, : self._shape[0], : len(keep)] = known
+        self._last.point(wider.reshape(2, -1))
+        self._shape, self._known = shape, shape[0] * shape[1]
 
     def saved(self) -> dict[str, np.ndarray]:
         """What is remembered, as named arrays."""
+        self._reshape(np.arange(self._groups), (self._shape[0], self._groups))
         return {**super().saved(), "shape": np.array(self._shape, np.int64)}
 
     def load(self, saved: Mapping[str, np.ndarray], lists: int) -> None:
         """Go on from what was saved."""
         numbers, groups = (int(n) for n in checked(saved, {"shape": held("i8", 2, low=0)})["shape"])
         super().load(saved, numbers * groups)
-        require(groups <= lists and numbers * groups == self._last.shape[1], "shape does not fit to its lists")
-        self._shape = (numbers, groups)
+        require(groups <= lists and numbers * groups == self._last.groups, "shape does not fit to its lists")
+        self._shape, self._groups = (numbers, groups), groups
 
     def busy(self) -> np.ndarray:
         """Groups with a query whose last list had rows."""
-        numbers, groups = self._shape
-        last = self._last.reshape(2, numbers, groups)
+        last = self._last.first.reshape(2, *self._shape)
         return np.flatnonzero((last[1] > last[0]).any(axis=0))
 
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these, which are numbered anew."""
-        numbers, groups = self._shape
-        known = keep[keep < groups]
-        last = self._last.reshape(2, numbers, groups)[:, :, known]
-        self._shape = (numbers, len(keep))
-        wider = np.zeros((2, *self._shape), np.int64)
-        wider[:, :, : len(known)] = last
-        self._last = wider.reshape(2, -1)
+        known = keep[keep < self._groups]
+        self._reshape(known, (self._shape[0], len(known)))
+        self._groups = len(known)
 
     def forget(self, number: int) -> None:
         """A query has left: its list is gone without a word."""
-        numbers, groups = self._shape
-        if number < numbers:
-            self._last.reshape(2, numbers, groups)[:, number] = 0
+        if number < self._shape[0]:
+            self._last.first.reshape(2, *self._shape)[:, number] = 0
 
     def needed(self, alive: np.ndarray) -> np.ndarray:
         """The slots whose rows may still go out, given those that engines keep."""
         if len(self._reported):
-            self._reported = self._reported[np.isin(self._reported // _ROOM, alive)]
-        return np.concatenate([alive, self._ids]) if len(self._ids) else alive
+            numbers = self._reported.numbers()
+            self._reported = Reported(numbers[np.isin(numbers // _ROOM, alive)])
+        listed = self._last.whole().ids
+        return np.concatenate([alive, listed]) if len(listed) else alive

@@ -53,11 +53,14 @@ class Independent:
             # of part of the windows, whole lists: which rows are new is for the emitter to find out
             self._engines.append(build(engine, alone(family, member, whole=bounded), part))
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
         """Give every engine all arrivals."""
         said = []
         for member, engine in zip(self._members, self._engines, strict=True):
-            answers = engine.advance(arrivals, upto)
+            if moved is None:
+                answers = engine.advance(arrivals, upto)
+            else:
+                answers = cast("GroupedEngine", engine).advance(arrivals, upto, moved)
             part = Answers(*answers[:6], np.full(len(answers.step), member.number), answers.rank)
             if member.low > NEVER or member.high < AFTER:
                 start = part.end - member.clock.size

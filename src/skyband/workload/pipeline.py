@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from skyband.errors import QueryError
 from skyband.flow.pipeline import Pipeline, Stats
+from skyband.flow.runs import Spans
 from skyband.flow.schema import check_schema
 from skyband.flow.score import points
 from skyband.flow.time import TimeType
@@ -78,6 +79,11 @@ class FamilyPipeline(Pipeline):
         plain = self.family.points or self.family.query.window.kind == "row"
         return super()._clock() if plain else SharedClock(self.family)
 
+    def _spans(self) -> Spans:
+        if isinstance(self.clock, SharedClock):
+            return Spans(*(self.family.records[name] for name in ("size", "slide", "origin")))
+        return super()._spans()
+
     def _points(self, rows: pa.Table) -> np.ndarray:
         return points(self.family.axes, rows) if self.family.points else super()._points(rows)
 
@@ -122,7 +128,7 @@ class FamilyPipeline(Pipeline):
             return self.positions
         if not self.clock.slide:  # after every row: rows are handed on as soon as time has passed them
             return max(self.timeline.newest + 1 if self._rising else self.timeline.watermark, self.blind)
-        reach = max(int(cast("ChangingEngine", self.engine).reach()), self.blind)
+        reach = max(int(cast("ChangingEngine", self.engine).reach()), self.timeline.watermark, self.blind)
         if self.thinned and self.waiting and self.family.reserve is None:  # rows that wait may be gone
             return max(reach, self.timeline.newest + 1)
         return reach
@@ -170,6 +176,7 @@ class FamilyPipeline(Pipeline):
         names = family.names()
         names[: len(self._name_of)] = [new or old for new, old in zip(names, self._name_of, strict=False)]
         self._name_of = np.array(names, dtype=object)
+        self._empty, self._next_end = None, None
 
 
 class WorkloadPipeline:

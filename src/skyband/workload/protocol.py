@@ -20,8 +20,8 @@ class SharedEngine(Protocol):
     peak: int
     """The most candidates ever kept at once."""
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Take `arrivals`, then close every window of every query that ends by `upto`; as `Engine.advance`."""
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
+        """Take `arrivals`, then close every window of every query that ends by `upto`; as `GroupedEngine.advance`."""
 
     def candidates(self) -> Objects:
         """What may still matter, best first within each group."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skyband.engines._groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.checked import WINDOWS, banded, checked, held, parted, real, require, under
 from skyband.engines.columns import fixed
 from skyband.engines.protocol import Objects, Snapshot
@@ -40,6 +41,9 @@ _HOLDS = {
     "view/first": held("i8", 2, "groups"),
     "peak": held("i8", low=0),
 }
+_FRESH = {
+    "done": NEVER, "last": 0, "seen": NEVER, "ranked": 0, "bar": np.inf, "kept": 0, "shown": False, "since": 0
+}  # fmt: skip
 _LARGE = 1 << 20 if STREAMS else 1 << 62  # rows of a page that the caches cannot hold beside all else
 _SHORT = 1024  # rows of a band of which those below all answers need no rank
 
@@ -76,12 +80,14 @@ class SharedSweep:
         self._work: Any = None
         none = np.empty(0, np.int64)
         if resume is None:
-            self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), np.empty((2, 0), np.int64))
+            self._bands = Pool(Rows(np.empty(0), none, none, np.empty(0, np.int32), np.empty((2, 0), np.int64)))
             shown, since = np.empty((family.numbers, 0), np.bool_), np.empty((family.moments, 0), np.int64)
             self._marks = Marks(none, none, none, none, np.empty((2, 0)), np.empty((3, 0), np.int64), shown, since)
-            self._views = Views(none, none, none, np.empty((2, 0), np.int64))
+            self._views = Pool(Views(none, none, none, np.empty((2, 0), np.int64)))
         else:
             self._restore(resume)
+        self._groups = len(self._marks.done)  # there may be room for more
+        self._upto = NEVER
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
         saved = checked(resume, _HOLDS, numbers=self._family.numbers, moments=self._family.moments)
@@ -96,35 +102,77 @@ class SharedSweep:
         kept, slide = np.flatnonzero(group >= 0), int(self._records.slide.min(initial=1 << 62))
         ahead = (band["time"][kept] - mark["done"][group[kept]]) // slide
         require((mark["done"][group[kept]] == NEVER) | (ahead < WINDOWS), "a row lies far after what is done")
-        self._bands = Rows(*(band[name] for name in Rows._fields))
+        self._bands = Pool(Rows(*(band[name] for name in Rows._fields)))
         self._marks = Marks(*(mark[name] for name in Marks._fields))
-        self._views = Views(*(view[name] for name in Views._fields))
+        self._views = Pool(Views(*(view[name] for name in Views._fields)))
         self.peak = int(saved["peak"])
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Take `arrivals`, close what ends by `upto`."""
-        groups = len(self._marks.done)
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
+        """Take `arrivals`, close what ends by `upto`.
+
+        Groups in which nothing closes and nothing arrives cost nothing. For counting windows `moved` are the groups
+        whose `upto` is another than before; None: it may be any.
+        """
+        groups = self._groups
         if isinstance(upto, np.ndarray):
             groups = max(groups, len(upto))
         if arrivals.group is not None and len(arrivals.group):
             groups = max(groups, int(arrivals.group.max()) + 1)
-        groups = max(groups, 1 if arrivals.group is None else 0)
-        self._enlarge(groups)
-        goal = upto if isinstance(upto, np.ndarray) else np.full(groups, upto, np.int64)
-        rows = _by_group(arrivals, groups)
+        self._enlarge(max(groups, 1 if arrivals.group is None else 0))
+        whole = self._closes(upto) if moved is None else False
+        some = None
+        if arrivals.group is not None and not whole and len(self._records.k):
+            some = touched(arrivals.group, moved, len(self._marks.done))
+        if arrivals.group is None or some is None:
+            return self._advance_all(arrivals, upto)
+        marks = marks_of(self._marks, some)
+        mine = arrivals._replace(group=np.searchsorted(some, arrivals.group).astype(np.int32))
+        goal = upto[some] if isinstance(upto, np.ndarray) else np.full(len(some), upto, np.int64)
+        parts = self._bands.part(some), self._views.part(some)
+        bands, views, answers = self._swept(*parts, marks, mine, goal)
+        self._bands.put(some, bands)
+        self._views.put(some, views)
+        put_marks(self._marks, some, marks)
+        return answers._replace(group=some[answers.group].astype(np.int32))
+
+    def _advance_all(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+        room = len(self._marks.done)
+        if not isinstance(upto, np.ndarray):
+            goal = np.full(room, upto, np.int64)
+        else:
+            goal = upto if len(upto) == room else np.concatenate([upto, np.zeros(room - len(upto), np.int64)])
         if not len(self._records.k):
-            return self._idle(goal, rows)
+            return self._idle(goal, _by_group(arrivals, room))
+        bands, views, answers = self._swept(self._bands.whole(), self._views.whole(), self._marks, arrivals, goal)
+        self._bands.replace(bands)
+        self._views.replace(views)
+        return answers
+
+    def _closes(self, upto: int | np.ndarray) -> bool:
+        """Whether a window of any query may end by `upto` that had not ended before."""
+        if isinstance(upto, np.ndarray):
+            return True
+        before, self._upto = self._upto, max(self._upto, upto)
+        offset, slide = self._records.origin + self._records.size, self._records.slide
+        return before == NEVER or bool(((upto - offset) // slide > (before - offset) // slide).any())
+
+    def _swept(
+        self, bands: Rows, views: Views, marks: Marks, arrivals: Objects, goal: np.ndarray
+    ) -> tuple[Rows, Views, Answers]:
+        """Take the arrivals of some groups."""
+        groups, others = len(goal), len(self._bands) - len(bands.id)
+        rows = _by_group(arrivals, groups)
         pages, more = [], True
-        lists, room = self._rooms(rows, goal)
-        scratch = self._scratch(rows)
+        lists, room = self._rooms(bands, rows, goal)
+        scratch = self._scratch(bands, rows)
         while more:
             page = self._page(lists, room)
-            self._bands, self._views, listed, size, most, more = shared(
-                self._bands, self._marks, rows, goal, self._records, self._views, page, scratch, _LAZY, _SHORT, _LARGE
+            bands, views, listed, size, most, more = shared(
+                bands, marks, rows, goal, self._records, views, page, scratch, _LAZY, _SHORT, _LARGE
             )
-            self.peak = max(self.peak, most)
+            self.peak = max(self.peak, int(most) + others)
             pages.append(Sheet(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
-        return _bound(pages, groups)
+        return bands, views, _bound(pages, groups)
 
     def _page(self, lists: int, room: int) -> Sheet:
         """Room for answers. New memory is dear: a page that nobody looks at any more serves again."""
@@ -135,10 +183,10 @@ class SharedSweep:
         self._pages = [*self._pages[-1:], new]  # one to be looked at, one to write on
         return new[0]
 
-    def _scratch(self, rows: Rows) -> Any:
+    def _scratch(self, bands: Rows, rows: Rows) -> Any:
         """Room to work in, which serves again."""
-        longest = int((self._bands.first[1] - self._bands.first[0] + rows.first[1] - rows.first[0]).max(initial=0))
-        total = len(self._bands.id) + len(rows.id)
+        longest = int((bands.first[1] - bands.first[0] + rows.first[1] - rows.first[0]).max(initial=0))
+        total = len(bands.id) + len(rows.id)
         if longest > self._room[0] or total > self._room[1]:
             self._room = (longest + longest // 4, total + total // 4)
             self._work = roomed(*self._room)
@@ -152,7 +200,7 @@ class SharedSweep:
         seen[came] = np.maximum(seen[came], rows.time[end[came] - 1])
         none = np.empty(0, np.int64)
         first = np.zeros((2, len(goal)), np.int64)
-        self._bands = Rows(np.empty(0), none, none, np.empty(0, np.int32), first)
+        self._bands.replace(Rows(np.empty(0), none, none, np.empty(0, np.int32), first))
         self._marks = self._marks._replace(
             done=np.maximum(self._marks.done, goal),
             seen=seen,
@@ -162,10 +210,10 @@ class SharedSweep:
         )
         return Answers(none, none, np.empty(0, np.int32), np.zeros(1, np.int64), none, np.empty(0), none)
 
-    def _rooms(self, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
+    def _rooms(self, bands: Rows, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
         """How many lists and rows of answers to make room for: enough for most calls, never too much."""
         slide, k = self._records.slide, self._records.k
-        waiting = len(self._bands.id) + len(rows.id)
+        waiting = len(bands.id) + len(rows.id)
         span = int(rows.time.max()) - int(rows.time.min()) if len(rows.id) else 0
         times = np.minimum(span // slide + 1, max(len(rows.id), 1)) + 1
         lists = min(int(times.sum()) * len(goal) + 1, _MOST)
@@ -175,30 +223,20 @@ class SharedSweep:
 
     def _enlarge(self, groups: int) -> None:
         """Make room for groups not met before."""
-        new = groups - len(self._marks.done)
-        if new <= 0:
-            return
-        done, last, seen, ranked, bar, kept, shown, since = self._marks
-        none = np.zeros(new, np.int64)
-        self._marks = Marks(
-            np.concatenate([done, np.full(new, NEVER)]),
-            np.concatenate([last, none]),
-            np.concatenate([seen, np.full(new, NEVER)]),
-            np.concatenate([ranked, none]),
-            np.concatenate([bar, np.full((2, new), np.inf)], axis=1),
-            np.concatenate([kept, np.zeros((3, new), np.int64)], axis=1),
-            np.concatenate([shown, np.zeros((len(shown), new), np.bool_)], axis=1),
-            np.concatenate([since, np.zeros((len(since), new), np.int64)], axis=1),
-        )
-        for name, column in (("_bands", self._bands), ("_views", self._views)):
-            empty = np.full((2, new), len(column[0]), np.int64)
-            setattr(self, name, column._replace(first=np.concatenate([column.first, empty], axis=1)))
+        room = len(self._marks.done)
+        if groups > room:
+            room = room_for(groups, room)
+            self._marks = enlarged(self._marks, room, _FRESH)
+            self._bands.enlarge(room)
+            self._views.enlarge(room)
+        self._groups = max(self._groups, groups)
 
     def reach(self) -> int | np.ndarray:
         """From where on every row is still to come: a time, or a position of every group."""
         if self._family.counts:
-            return np.maximum(self._marks.done, 0)
-        return max(int(self._marks.seen.max(initial=NEVER - 1)) + 1, int(self._marks.done.max(initial=NEVER)))
+            return np.maximum(self._marks.done[: self._groups], 0)
+        done = max(int(self._marks.done.max(initial=NEVER)), self._upto)
+        return max(int(self._marks.seen.max(initial=NEVER - 1)) + 1, done)
 
     def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:
         """Go on with other members: `moved[i]` is the new place of record i, or -1.
@@ -208,7 +246,7 @@ class SharedSweep:
         self._family, old = family, self._records
         self._records = Records(**family.records)
         if (len(moved) and (moved < 0).any()) or _less(old, self._records, moved):
-            self._views = looked(self._bands, self._marks, self._records)
+            self._views.replace(looked(self._bands.whole(), self._marks, self._records))
         if positions is not None:  # a family that has just begun has met none of the groups
             self._enlarge(len(positions))
         shown, since = self._marks.shown, self._marks.since
@@ -222,7 +260,9 @@ class SharedSweep:
         shown = shown & alive[:, None]
         if family.moments > len(since):
             assert positions is not None
-            since = np.concatenate([since, positions[None, : since.shape[1]]])
+            begin = np.zeros((1, since.shape[1]), np.int64)
+            begin[0, : len(positions)] = positions
+            since = np.concatenate([since, begin])
         self._marks = self._marks._replace(shown=shown, since=since)
 
     def busy(self) -> np.ndarray:
@@ -231,41 +271,37 @@ class SharedSweep:
 
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
-        known = keep[keep < len(self._marks.done)]
-        self._bands = self._bands._replace(first=np.ascontiguousarray(self._bands.first[:, known]))
-        self._views = self._views._replace(first=np.ascontiguousarray(self._views.first[:, known]))
-        done, last, seen, ranked, bar, kept, shown, since = self._marks
-        self._marks = Marks(
-            done[known],
-            last[known],
-            seen[known],
-            ranked[known],
-            np.ascontiguousarray(bar[:, known]),
-            np.ascontiguousarray(kept[:, known]),
-            np.ascontiguousarray(shown[:, known]),
-            np.ascontiguousarray(since[:, known]),
-        )
+        known = keep[keep < self._groups]
+        self._marks, self._groups = marks_of(self._marks, known), len(known)
+        self._bands.regroup(known)
+        self._views.regroup(known)
 
     def candidates(self) -> Objects:
         """Exactly the minimal set of each group, best first."""
-        self._bands, self._views = settled(self._bands, self._marks, self._views)
-        sizes = self._bands.first[1] - self._bands.first[0]
+        bands, views = settled(self._bands.whole(), self._marks, self._views.whole())
+        self._bands.replace(bands)
+        self._views.replace(views)
+        sizes = bands.first[1] - bands.first[0]
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        return Objects(self._bands.score, self._bands.time, self._bands.id, group)
+        return Objects(bands.score, bands.time, bands.id, group)
 
     def bytes(self) -> int:
         """What rows and views take."""
-        return sum(column.nbytes for part in (self._bands, self._views) for column in part)
+        return sum(column.nbytes for part in (self._bands.whole(), self._views.whole()) for column in part)
 
     def views(self) -> int:
         """How many views are kept."""
-        return len(self._views.at)
+        return len(self._views)
 
     def snapshot(self) -> Snapshot:
         """The bands, the marks and the views."""
+        bands, views = self._bands.whole(), self._views.whole()
+        known = np.arange(self._groups)
+        bands = bands._replace(first=bands.first[:, known])
+        views = views._replace(first=views.first[:, known])
         named = {
             f"{part}/{name}": column.copy()
-            for part, columns in (("band", self._bands), ("mark", self._marks), ("view", self._views))
+            for part, columns in (("band", bands), ("mark", marks_of(self._marks, known)), ("view", views))
             for name, column in columns._asdict().items()
         }
         return {**named, "peak": np.array(self.peak)}
