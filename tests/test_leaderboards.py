@@ -405,3 +405,14 @@ def test_every_window_of_the_shop_agrees_with_duckdb(real_data, per):
             for name in expected.column_names:
                 assert found[name].to_pylist() == expected[name].to_pylist(), (total, name)
             assert answers["window_start"][0].as_py() == dt.datetime(2010, 11, 30, 9)
+
+
+def test_a_null_key_in_a_column_of_several_chunks_is_ranked():
+    rows = pa.table({"t": [1, 2, 3, 4], "p": pa.chunked_array([["a", None], [None, "b"]]), "n": [5, 2, 5, 1]})
+    query = sb.TopK(k=3, of="p", by="sum(n)", window=sb.Tumbling("10 us"), time="t", unit="us")
+    answers = sb.run(query, iter([rows]))
+    assert list(zip(answers["p"].to_pylist(), answers["score"].to_pylist(), strict=True)) == [
+        (None, 7.0),
+        ("a", 5.0),
+        ("b", 1.0),
+    ]

@@ -64,10 +64,10 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
     elif pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_float32(kind) or _narrow(kind):
         whole = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
         numbers = whole.cast(pa.float32() if pa.types.is_float32(kind) else pa.int32()).fill_null(0).to_numpy()
-        four = np.ascontiguousarray(numbers if numbers.dtype == np.int32 else numbers + np.float32(0))
+        four = np.ascontiguousarray(numbers if numbers.dtype == np.int32 else _canonical(numbers))
         hashed = hash_bytes(four.view(np.uint8), np.arange(0, 4 * len(four) + 4, 4))
     elif pa.types.is_floating(kind):
-        hashed = hash_words(_words(column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0))
+        hashed = hash_words(_words(_canonical(column.cast(pa.float64()).fill_null(0.0).to_numpy())))
     elif pa.types.is_integer(kind):
         hashed = hash_words(_words(column.cast(pa.int64(), safe=False).fill_null(0).to_numpy()))
     elif pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -106,6 +106,14 @@ def mixed(table: pa.Table) -> np.ndarray:
 
 def _narrow(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind)) and kind.bit_width < 64 and kind != pa.uint32()
+
+
+def _canonical(numbers: np.ndarray) -> np.ndarray:
+    """Floats with one bit pattern for both zeros, and one for every NaN."""
+    with np.errstate(invalid="ignore"):  # of a signalling NaN
+        found = numbers + numbers.dtype.type(0)
+    found[np.isnan(found)] = np.nan
+    return found
 
 
 def _words(numbers: np.ndarray) -> np.ndarray:
