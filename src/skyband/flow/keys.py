@@ -184,12 +184,13 @@ def _check_plain(column: pa.ChunkedArray, name: str) -> None:
 def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:
     """A number for each value of a column, and how many there may be."""
     _check_plain(column, name)
-    if not pa.types.is_dictionary(column.type) or column.null_count or _has_null(column):
-        column = pc.dictionary_encode(plain(column), null_encoding="encode")
-    try:
-        column = column.unify_dictionaries()
-    except pa.ArrowInvalid:  # all values together need a wider index
-        column = pc.dictionary_encode(plain(column), null_encoding="encode").unify_dictionaries()
+    encoded = pc.dictionary_encode(plain(column), null_encoding="encode") if _needs_encoding(column) else None
+    if encoded is None:
+        try:
+            encoded = column.unify_dictionaries()
+        except pa.ArrowInvalid:  # all values together need a wider index
+            encoded = pc.dictionary_encode(plain(column), null_encoding="encode")
+    column = encoded  # one dictionary for all chunks
     parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in column.chunks]
     code = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if code.dtype not in (np.int32, np.int64):  # those that kernels are compiled for
@@ -197,5 +198,8 @@ def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:
     return code, max(len(column.chunk(0).dictionary), 1)
 
 
-def _has_null(column: pa.ChunkedArray) -> bool:
+def _needs_encoding(column: pa.ChunkedArray) -> bool:
+    """Whether a column has no dictionary, or one that Arrow cannot unify with others because of NULL."""
+    if not pa.types.is_dictionary(column.type) or column.null_count:
+        return True
     return any(chunk.dictionary.null_count for chunk in column.chunks)

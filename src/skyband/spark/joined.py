@@ -14,12 +14,12 @@ import pyarrow as pa
 from skyband.errors import QueryError
 from skyband.flow.blob import unwrite
 from skyband.flow.keys import Groups
-from skyband.flow.part import Part, joined
+from skyband.flow.part import Part
 from skyband.join.changes import PUSHED
 from skyband.join.pipeline import JoinPipeline
 from skyband.join.saved import load, save
 from skyband.join.shared import shared_join, start_rows
-from skyband.spark.prune import NUMBER, Blobs, Counts, Packer, in_utc, settled, unpacked
+from skyband.spark.prune import TIME, Blobs, Counts, Origin, Packer, arranged, in_utc, unpacked
 from skyband.windows import Clock
 from skyband.windows.clocks import Clocks
 
@@ -158,8 +158,6 @@ class JoinPacker(Packer):
 class JoinBucket:
     """The groups of one bucket: one replica, one budget."""
 
-    timed = True
-
     def __init__(self, share: Joined, schema: pa.Schema, engine: str, *, early: bool) -> None:
         self.share, self.query = share, share.query
         self.schema, self.engine, self.early = schema, engine, early
@@ -173,23 +171,29 @@ class JoinBucket:
         """Rows as they were packed, with the watermark that holds as this batch begins."""
         line = self.line
         line.timeline.watermark = max(line.timeline.watermark, watermark)
-        edge, parts = line.timeline.watermark, []
+        edge, parts, origins = line.timeline.watermark, [], []
         for counts, blob in zip(packed["counts"], packed["blob"], strict=True):
             Counts.read(unwrite(counts), edge, self.counts)
             table = unwrite(blob) if blob else None
-            if table is not None and NUMBER in table.column_names:
+            if table is not None and TIME in table.column_names:
                 part = unpacked(table, self.schema)
                 late = None if line.clock.counts else np.asarray(line.clock.pane_end(part.time)) <= edge
                 parts.append(part if late is None or not late.any() else part.take(np.flatnonzero(~late)))
+                origins.append(Origin.of(table))
             elif table is not None:
                 line.changed(table)
         stats = line.stats
         before = {"without_score": stats.without_score, **{name: getattr(stats, name) for name in LOOKUPS}}
-        part = settled(joined(parts)) if parts else _none(self.schema)
+        part = arranged(parts, origins, self.query) if parts else _none(self.schema)
         answers = line.count(part) if line.clock.counts else line.take(part, watermark)
         for name, count in before.items():
             self.counts[name] += getattr(line.stats, name) - count
         return self._told(answers)
+
+    @property
+    def timed(self) -> bool:
+        """Whether something may happen as time goes by."""
+        return not self.query.window.counts
 
     @property
     def kept(self) -> int:

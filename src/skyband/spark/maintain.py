@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.flow.blob import unwrite
-from skyband.flow.part import joined
 from skyband.flow.saved import load, save
 from skyband.spark.control import CONTROL, obey, tidied
-from skyband.spark.prune import Counts, settled, unpacked
+from skyband.spark.prune import Counts, Origin, arranged, unpacked
 from skyband.workload.family import Member
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Bucket:
         line = self.line
         line.timeline.watermark = max(line.timeline.watermark, watermark)
         edge = line.timeline.watermark
-        parts, orders = [], []
+        parts, origins, orders = [], [], []
         for counts, blob in zip(packed["counts"], packed["blob"], strict=True):
             Counts.read(unwrite(counts), edge, self.counts)
             table = unwrite(blob) if blob else None
@@ -48,9 +47,10 @@ class Bucket:
                 orders += table.column(CONTROL).to_pylist()
             elif table is not None:
                 parts.append(self._punctual(unpacked(table, self.schema), edge))
+                origins.append(Origin.of(table))
         self._obey(orders)
         before = line.stats.late
-        answers = self._push(parts, watermark)
+        answers = self._push(parts, origins, watermark)
         self.counts["late"] += line.stats.late - before
         return self._told(answers)
 
@@ -71,11 +71,11 @@ class Bucket:
         late = np.asarray(clock.pane_end(part.time)) <= edge
         return part.take(np.flatnonzero(~late)) if late.any() else part
 
-    def _push(self, parts: list[Part], watermark: int) -> pa.Table:
+    def _push(self, parts: list[Part], origins: list[Origin | None], watermark: int) -> pa.Table:
         line = self.line
         if not parts:
             return line.finish() if line.clock.counts else line.push(self.schema.empty_table(), watermark)
-        part = settled(joined(parts))
+        part = arranged(parts, origins, self.query)
         group = line.group(part.rows)
         part = part._replace(rows=part.rows.drop_columns(list(self.query.per)), group=group)
         if line.clock.counts:

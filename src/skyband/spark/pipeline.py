@@ -154,7 +154,7 @@ def _transformed(
 
     from skyband.spark.control import CONTROL
     from skyband.spark.emit import result_type, source_schema
-    from skyband.spark.prune import ID, PACKED
+    from skyband.spark.prune import PACKED
     from skyband.spark.state import fingerprint
 
     if not hasattr(df, "sparkSession"):
@@ -182,9 +182,7 @@ def _transformed(
             check_names(query, schema)
         per = None if joined.others is None else joined.per
         out = result_type(df.schema, joined.query, early=early, per=per, join=shared_join(joined.queries))
-    rows = df
-    if any(query.id is None and not query.of for query in asked):
-        rows = df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in own.schema if _hashable(f.dataType)]))
+    rows = _ordered(df, own, asked)
     parts = [_buckets(share, buckets) for share in shares]
     keys = bucket_keys(sum(parts))
     dealt = [keys[sum(parts[:at]) : sum(parts[: at + 1])] for at in range(len(parts))]
@@ -287,6 +285,39 @@ def _check_stream(df: DataFrame, query: TopK) -> None:
         if getattr(query.window, field) % 1000:
             msg = f"{field} is no whole number of milliseconds, in which Spark's watermark counts: use a multiple"
             raise SchemaError(msg)
+
+
+def _ordered(df: DataFrame, own: DataFrame, asked: list[TopK]) -> DataFrame:
+    """The rows with what orders them where they have no id: the place they come from, or a hash of them."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    from skyband.spark.prune import ID
+
+    if all(query.id is not None or query.of for query in asked):
+        return df
+    if asked[0].window.counts:
+        return _with_origin(df)
+    return df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in own.schema if _hashable(f.dataType)]))
+
+
+def _with_origin(df: DataFrame) -> DataFrame:
+    """The rows with the file, and the part of it, that they are read from."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    from skyband.spark.prune import BLOCK, FILE
+
+    file, block = F.xxhash64(F.input_file_name()), F.input_file_block_start()
+    try:
+        return _analyzed(df.withColumn(FILE, file).withColumn(BLOCK, block))
+    except AnalysisException:  # rows of several sources: partitions are all that is known
+        return df.withColumn(FILE, F.lit(0).cast("long")).withColumn(BLOCK, F.lit(-1).cast("long"))
+
+
+def _analyzed(df: DataFrame) -> DataFrame:
+    """The same, once Spark has found nothing wrong with it: through Connect it looks when it is asked."""
+    _ = df.schema
+    return df
 
 
 def _hashable(kind: Any) -> bool:

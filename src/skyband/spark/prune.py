@@ -6,12 +6,15 @@ each pane they stand for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.errors import QueryError
 from skyband.flow.ids import mixed, read_ids
 from skyband.flow.keys import Groups
 from skyband.flow.part import Part, joined
@@ -20,6 +23,7 @@ from skyband.flow.time import TimeType
 from skyband.windows import Clock
 
 if TYPE_CHECKING:
+    from skyband.query import TopK
     from skyband.spark.joined import Joined
     from skyband.spark.share import Shared, Single
 
@@ -27,6 +31,9 @@ PACKED = "bucket int, counts binary, blob binary"
 """Rows of one bucket of a partition, and how many rows of each pane they stand for, both as Arrow blobs."""
 
 ID = "__skyband_id"
+FILE, BLOCK = "__skyband_file", "__skyband_block"
+"""Where a row was read: a hash of its file's path, and where its part of the file begins (-1: no file)."""
+
 SCORE, TIME, NUMBER = "__skyband_score", "__skyband_time", "__skyband_number"
 _MANY = 50_000
 _MOST = 100_000  # rows of one blob
@@ -42,11 +49,16 @@ class Packer:
         self.keys = np.array(keys, np.int32)
         self.groups = Groups(query.per) if query.per else None
         self.parts: list[Part] = []
+        self.origins: list[Origin | None] = []  # of each part
         self.counts = Counts(len(keys))
         self.limit = _MANY
 
     def add(self, rows: pa.Table) -> None:
         """Take a batch."""
+        for origin, some in _by_origin(rows):
+            self._add(some, origin if self.clock.counts and self.query.id is None else None)
+
+    def _add(self, rows: pa.Table, origin: Origin | None) -> None:
         rows = in_utc(rows)
         number = rows.column(ID).to_numpy() if ID in rows.column_names else None
         rows = rows.drop_columns([ID]) if number is not None else rows
@@ -72,10 +84,14 @@ class Packer:
                 there = np.flatnonzero(~unscored)
                 part, pane = part.take(there), pane[there]
             part = self._pruned(part, pane, ends)
+        else:
+            bucket = None if self.groups is None else self.bucket()[group]
+            self.counts.add(np.full(len(time), NEVER), bucket, np.zeros(len(time), np.bool_))
         self.parts.append(part)
+        self.origins.append(origin)
         if self.prunes and sum(len(p.time) for p in self.parts) > self.limit:
             whole = joined(self.parts)
-            self.parts = [self._pruned(whole, *self._panes(whole.time))]
+            self.parts, self.origins = [self._pruned(whole, *self._panes(whole.time))], [None]
             self.limit = max(_MANY, 2 * len(self.parts[0].time))
 
     @property
@@ -121,19 +137,62 @@ class Packer:
 
     def packed(self) -> Iterator[pa.RecordBatch]:
         """All that is left, one row for each bucket, or more where there is much."""
-        whole = joined(self.parts) if self.parts else None
-        if whole is not None and self.prunes:
-            whole = self._pruned(whole, *self._panes(whole.time))
-        mine = np.empty(0, np.int64) if whole is None else self.bucket()[whole.group]
-        if not self.prunes:
-            self.counts.add(np.full(len(mine), NEVER), mine, np.zeros(len(mine), np.bool_))
+        wholes = []
+        for origin, parts in groupby(zip(self.origins, self.parts, strict=True), key=lambda found: found[0]):
+            whole = joined([part for _, part in parts])
+            if self.prunes:
+                whole = self._pruned(whole, *self._panes(whole.time))
+            wholes.append((origin, whole, self.bucket()[whole.group]))
         out = Packed()
         for bucket in self.counts.buckets():
-            places = np.flatnonzero(mine == bucket)
-            for at in range(0, max(len(places), 1), _MOST):
-                rows = _columns(whole.take(places[at : at + _MOST])) if whole is not None and len(places) else None
-                out.add(int(self.keys[bucket]), self.counts.table(bucket) if at == 0 else NO_COUNTS, rows)
+            key, counts = int(self.keys[bucket]), self.counts.table(bucket)
+            for origin, whole, mine in wholes:
+                places = np.flatnonzero(mine == bucket)
+                for piece, at in enumerate(range(0, len(places), _MOST)):
+                    rows = _columns(whole.take(places[at : at + _MOST]))
+                    out.add(key, counts, rows if origin is None else origin._replace(piece=piece).noted(rows))
+                    counts = NO_COUNTS
+            if counts is not NO_COUNTS:
+                out.add(key, counts, None)
         yield from out.batches()
+
+
+class Origin(NamedTuple):
+    """Where rows come from, in whose order they came: a file or a partition, and which part of it."""
+
+    segment: int  # hash of the file's path; number of the partition if rows are not read from files
+    block: int  # where the part of the file begins
+    piece: int = 0
+
+    def noted(self, rows: pa.Table) -> pa.Table:
+        """The rows with their origin in the metadata of the schema."""
+        return rows.replace_schema_metadata({_ORIGIN: json.dumps(self)})
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Origin | None:
+        """The origin that was noted; None where rows have an order of their own."""
+        found = (rows.schema.metadata or {}).get(_ORIGIN)
+        return None if found is None else cls(*json.loads(found))
+
+
+_ORIGIN = b"skyband origin"
+
+
+def _by_origin(rows: pa.Table) -> Iterator[tuple[Origin | None, pa.Table]]:
+    """The rows in pieces of one origin each, in the order in which they came."""
+    if FILE not in rows.column_names or not rows.num_rows:
+        yield None, rows.drop_columns([name for name in (FILE, BLOCK) if name in rows.column_names])
+        return
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    partition = 0 if context is None else context.partitionId()
+    file, block = (rows.column(name).to_numpy() for name in (FILE, BLOCK))
+    rows = rows.drop_columns([FILE, BLOCK])
+    bounds = np.flatnonzero(np.r_[True, (np.diff(file) != 0) | (np.diff(block) != 0), True])
+    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+        segment = partition if block[low] < 0 else int(file[low])
+        yield Origin(segment, int(block[low])), rows.slice(low, high - low)
 
 
 class Counts:
@@ -240,22 +299,50 @@ def _columns(part: Part) -> pa.Table:
     score = pa.array(part.score.reshape(-1))
     if part.score.ndim > 1:  # a point
         score = pa.FixedSizeListArray.from_arrays(score, part.score.shape[1])
-    for name, column in ((SCORE, score), (TIME, pa.array(part.time)), (NUMBER, pa.array(part.id, mask=part.missing))):
-        table = table.append_column(name, column)
-    return table
+    table = table.append_column(SCORE, score).append_column(TIME, pa.array(part.time))
+    return table if part.id is None else table.append_column(NUMBER, pa.array(part.id, mask=part.missing))
 
 
 def unpacked(table: pa.Table, schema: pa.Schema) -> Part:
     """The rows of a blob again, in the types of `schema`; groups are the receiver's to number."""
-    rows = conform(table.drop_columns([SCORE, TIME, NUMBER]), schema)
-    time, ids = table.column(TIME).to_numpy(), table.column(NUMBER)
-    missing = ids.is_null().to_numpy() if ids.null_count else None
-    number = ids.fill_null(0).to_numpy()
+    numbered = NUMBER in table.column_names
+    rows = conform(table.drop_columns([SCORE, TIME, *([NUMBER] if numbered else [])]), schema)
+    time, number, missing = table.column(TIME).to_numpy(), None, None
+    if numbered:
+        ids = table.column(NUMBER)
+        missing = ids.is_null().to_numpy() if ids.null_count else None
+        number = ids.fill_null(0).to_numpy()
     score = table.column(SCORE).combine_chunks()
     if pa.types.is_fixed_size_list(score.type):
         point = score.flatten().to_numpy().reshape(-1, score.type.list_size)
         return Part(rows, point, time, number, None, missing)
     return Part(rows, score.to_numpy(zero_copy_only=False), time, number, None, missing)
+
+
+def arranged(parts: Sequence[Part], origins: Sequence[Origin | None], query: TopK) -> Part:
+    """All rows of a batch in the order in which they are taken.
+
+    Rows with an id go by time and id. Rows of counting windows without one go in the order in which they came, which
+    is known within a file or a partition; those of several go by `time`.
+    """
+    if origins[0] is None:
+        return settled(joined(list(parts)))
+    order = sorted(range(len(parts)), key=lambda at: origins[at])  # type: ignore[arg-type, return-value]
+    whole = joined([parts[at] for at in order])
+    segments = np.repeat([origins[at].segment for at in order], [len(parts[at].time) for at in order])  # type: ignore[union-attr]
+    if (segments == segments[:1]).all():
+        return whole
+    if query.time is not None:
+        return whole.take(np.argsort(whole.time, kind="stable"))
+    group = Groups(query.per).codes(whole.rows) if query.per else np.zeros(len(segments), np.int32)
+    pairs = np.unique(np.stack([group, np.unique(segments, return_inverse=True)[1]]), axis=1)
+    if len(np.unique(pairs[0])) < pairs.shape[1]:
+        msg = (
+            f"counting windows need rows in a defined order, got rows of a batch from {len(np.unique(segments))} files "
+            f"or partitions and neither time= nor id=: write time= or id=, or read one file or partition at a time"
+        )
+        raise QueryError(msg)
+    return whole
 
 
 def settled(part: Part) -> Part:
