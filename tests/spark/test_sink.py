@@ -1,5 +1,8 @@
 """The newest answers in a database, written once: SQLite and a real PostgreSQL."""
 
+import decimal
+import math
+
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
@@ -23,7 +26,7 @@ def url(request, tmp_path):
         return f"sqlite:///{tmp_path}/leaders.db"
     found = request.getfixturevalue("postgres")
     with opened(found).begin() as connection:
-        connection.execute(sa.text("DROP TABLE IF EXISTS leaders, skyband_batches"))
+        connection.execute(sa.text("DROP TABLE IF EXISTS leaders, others, skyband_batches"))
     return found
 
 
@@ -112,3 +115,119 @@ def test_a_stream_writes_each_batch_once(spark, tmp_path):
     assert not others
     assert len(stream) == 36, "the id of the checkpoint"
     assert batch >= 2
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("emit", ["answers", "changes"])
+@pytest.mark.parametrize("consumed", [1, 3])
+def test_a_named_stream_with_a_new_checkpoint_starts_over(spark, tmp_path, emit, consumed):
+    """Its batches are numbered from 0 again, and must not be taken for those written before."""
+    url = f"sqlite:///{tmp_path}/leaders.db"
+    query = asked(**QUERIES["per group"], emit=emit)
+    old, new = (cut(trades(300, seed=seed), 3, seed=1) for seed in (5, 6))
+    step, sink = sb.spark.top_k(query), sb.spark.latest(query, url, name="leaders")
+    for name, batches in (("old", old[:consumed]), ("new", new)):
+        folder = tmp_path / name
+        write_batches(folder, batches)
+        answers(spark, folder, step, watermark="0 seconds", checkpoint=tmp_path / f"{name} checkpoint", out=sink)
+    write_batches(tmp_path / "alone", new)
+    alone = f"sqlite:///{tmp_path}/alone.db"
+    answers(spark, tmp_path / "alone", step, watermark="0 seconds", out=sb.spark.latest(query, alone))
+    assert len({row[0] for row in stored(url)}) == 3
+    assert stored(url) == stored(alone)
+
+
+def test_a_batch_of_an_older_table_of_batches_is_not_written_twice(url):
+    """Versions before did not note the checkpoint."""
+    query = asked(**QUERIES["per group"])
+    with opened(url).begin() as connection:
+        connection.execute(sa.text("CREATE TABLE skyband_batches (stream VARCHAR(200) PRIMARY KEY, batch BIGINT)"))
+        connection.execute(sa.text("INSERT INTO skyband_batches VALUES ('one', 7)"))
+    said = sb.run(query, trades(100, seed=1))
+    assert not Latest(query, url).write("one", 7, said, "a")
+    assert Latest(query, url).write("one", 8, said, "a")
+    assert not Latest(query, url).write("one", 8, said, "a")
+    assert not Latest(query, url).write("one", 5, said, "a"), "the checkpoint was restored from a copy"
+    assert Latest(query, url).write("one", 0, said, "b"), "another checkpoint"
+    assert Latest(query, url).write("one", 1, said, "b")
+
+
+def test_a_stream_may_write_into_several_tables(url):
+    query = asked(**QUERIES["per group"])
+    said = sb.run(query, trades(100, seed=1))
+    for number in (0, 1):
+        for table in ("leaders", "others"):
+            sink = Latest(query, url, table)
+            assert sink.write("one", number, said, "a")
+            assert not sink.write("one", number, said, "a")
+    with opened(url).connect() as connection:
+        leaders = connection.execute(sa.text("SELECT * FROM leaders")).all()
+        others = connection.execute(sa.text("SELECT * FROM others")).all()
+    assert leaders == others
+
+
+def test_changes_build_on_an_empty_table(url):
+    query = asked(**QUERIES["per group"], emit="changes")
+    said = sb.run(query, trades(100, seed=1))
+    assert Latest(query, url).write("one", 0, said, "a")
+    with pytest.raises(sb.SinkError, match=r"table='leaders' must be empty"):
+        Latest(query, url).write("two", 0, said, "b")
+    before = stored(url)
+    for stream, checkpoint in (("one", "b"), ("two", "b")):
+        with pytest.raises(sb.SinkError, match="from batch 0 on, got batch 5"):
+            Latest(query, url).write(stream, 5, said, checkpoint)
+    assert stored(url) == before
+
+
+D = decimal.Decimal
+GROUPS = {
+    "floats": pa.array([None, math.nan, math.inf, -math.inf, 0.0, 0.1, 0.1 + 2**-54], pa.float64()),
+    "texts": pa.array([None, "", "NaN", "None", "a", "A", "a ", "1", "1.0"]),
+    "integers": pa.array([None, 0, 2**63 - 1, 2**63 - 2, -(2**63), 1 - 2**63], pa.int64()),
+    "decimals": pa.array([None, D("12345678901234567890.1"), D("12345678901234567890.2")], pa.decimal128(38, 16)),
+    "times": pa.array([None, 0, 1, -1, 1_700_000_000_000_001], pa.timestamp("us", "UTC")),
+    "bytes": pa.array([None, b"", b"\0", b"a", b"\xff"]),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("emit", ["answers", "changes"])
+@pytest.mark.parametrize("database", ["sqlite", "duckdb", "postgres"])
+def test_every_group_has_a_list_of_its_own(request, tmp_path, database, emit, kind):
+    """Also NULL and NaN, which SQLite would store alike."""
+    url = f"{database}:///{tmp_path}/leaders.db" if database != "postgres" else request.getfixturevalue("postgres")
+    if database == "postgres":
+        with opened(url).begin() as connection:
+            connection.execute(sa.text("DROP TABLE IF EXISTS leaders, skyband_batches"))
+    values = GROUPS[kind]
+    rows = pa.table(
+        {
+            "ts": pa.array([0, 100] * len(values), pa.timestamp("s", "UTC")),
+            "per": pa.chunked_array([values]).take(pa.array([i // 2 for i in range(2 * len(values))])),
+            "x": pa.array([1.0 * i for i in range(2 * len(values))]),
+        }
+    )
+    query = sb.TopK(k=2, by="x", window=sb.Sliding("4 minutes", "1 minute"), time="ts", per="per", emit=emit)
+    sink = Latest(query, url)
+    for number, said in enumerate(sb.stream(query, [rows.slice(0, 5), rows.slice(5)])):
+        sink.write("one", number, said)
+    with opened(url).connect() as connection:
+        found = connection.execute(sa.text("SELECT rank, x FROM leaders")).all()
+    plain = sb.TopK(k=2, by="x", window=sb.Sliding("4 minutes", "1 minute"), time="ts", per="per")
+    want, last = sb.run(plain, iter([rows.slice(0, 5), rows.slice(5)])).to_pylist(), {}
+    for row in want:
+        last.setdefault(repr(row["per"]), {}).setdefault(row["window_end"], []).append((row["rank"], row["x"]))
+    assert sorted(map(tuple, found)) == sorted(line for lists in last.values() for line in lists[max(lists)])
+    assert len(last) == len(values)
+
+
+@pytest.mark.parametrize("emit", ["answers", "changes"])
+def test_totals_of_all_time_are_kept_too(url, emit):
+    query = sb.TopK(k=2, of="id", by="sum(price)", per="symbol", emit=emit)
+    batches = cut(trades(200, seed=4), 4, seed=1)
+    sink = Latest(query, url)
+    for number, said in enumerate(sb.stream(query, iter(batches))):
+        sink.write("one", number, said)
+    whole = sb.run(query, pa.concat_tables(batches))
+    names = ("symbol", "rank", "score", "id")
+    assert stored(url) == sorted(tuple(row[name] for name in names) for row in whole.to_pylist())
