@@ -139,13 +139,18 @@ def disk(what: str, path: Path) -> Finding:
 
 def _kernels() -> Finding:
     """Whether compiled kernels can be kept from one start to the next."""
-    import skyband
-
-    folder = os.environ.get("NUMBA_CACHE_DIR") or str(Path(skyband.__file__).parent)
-    if os.access(folder, os.W_OK):
-        return Finding("kernels", FINE, "kept between starts")
-    do = "set NUMBA_CACHE_DIR to a folder of yours, or every start compiles for some seconds"
-    return Finding("kernels", CARE, f"{folder} cannot be written to", do)
+    try:
+        from skyband.kernels._jit import KEPT, TEMPORARY
+    except ImportError as error:
+        return Finding("kernels", WRONG, f"cannot be loaded: {error}", "pip install numba")
+    do = "set NUMBA_CACHE_DIR to a folder that can be written to and stays"
+    if not KEPT:
+        found = "not kept: no folder can be written to, so that every process compiles them for up to some minutes"
+        return Finding("kernels", CARE, found, do)
+    if TEMPORARY is not None:
+        found = f"kept in {TEMPORARY} only: neither the package's folder nor the home can be written to"
+        return Finding("kernels", CARE, found, do)
+    return Finding("kernels", FINE, "kept between starts")
 
 
 def bytecode() -> Finding:
