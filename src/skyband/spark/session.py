@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,10 +65,45 @@ def suit(spark: SparkSession) -> None:
     Spark's own: to keep to it Spark adds up the size of all columns after every row, which takes two thirds of the
     hand-over. The limit of rows (`spark.sql.execution.arrow.maxRecordsPerBatch`) still holds.
     """
+    use_our_python(spark)
     if spark.conf.get(_PROVIDER, "") != ROCKSDB:
         spark.conf.set(_PROVIDER, ROCKSDB)
     if spark.conf.get(_BYTES, None) is None:  # nobody has set it
         spark.conf.set(_BYTES, _NO_LIMIT)
+
+
+def use_our_python(spark: SparkSession) -> None:
+    """Let workers on this machine run this Python, where the one they would run does not have skyband.
+
+    Raises ImportError if somebody has chosen that one by PYSPARK_PYTHON.
+    """
+    try:
+        context = spark.sparkContext
+    except Exception:  # noqa: BLE001 - Connect has no context, and says so in its own way
+        return
+    if not str(context.master).startswith("local") or _has_skyband(context.pythonExec):
+        return
+    if "PYSPARK_PYTHON" in os.environ:
+        msg = (
+            f"PYSPARK_PYTHON must be a Python that has skyband, got {context.pythonExec!r}: "
+            f"write PYSPARK_PYTHON={sys.executable}"
+        )
+        raise ImportError(msg)
+    context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+@cache
+def _has_skyband(python: str) -> bool:
+    """Whether a Python finds this package and what it needs."""
+    if shutil.which(python) == sys.executable:
+        return True
+    needed = ("skyband", "numba", "numpy", "pandas", "pyarrow")
+    look = f"import importlib.util, sys; sys.exit(None in map(importlib.util.find_spec, {needed}))"
+    try:
+        done = subprocess.run([python, "-c", look], capture_output=True, timeout=60, check=False)  # noqa: S603 - Spark's
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def find_java() -> None:

@@ -23,9 +23,11 @@ def register(spark: SparkSession) -> SparkSession:
     ...     source = sb.spark.register(spark).readStream.format("redis-stream")
     ...     return source.options(stream="trades", time="ts", idle="30 seconds").schema("ts timestamp, x double").load()
     """
+    from skyband.spark.session import use_our_python
     from skyband.spark.source.mqtt import MqttSource
     from skyband.spark.source.redis import RedisSource
 
+    use_our_python(spark)
     spark.dataSource.register(RedisSource)
     spark.dataSource.register(MqttSource)
     return spark
