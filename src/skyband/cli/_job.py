@@ -96,7 +96,9 @@ def rows(spark: SparkSession, job: Job) -> DataFrame:
         df = df.select(F.from_json(F.col("value").cast("string"), source.schema).alias("row")).select("row.*")
     if job.watermark is None:
         return df
-    time = f"`{job.watermark.column}`"
+    from skyband.spark.session import quoted
+
+    time = quoted(job.watermark.column)
     if job.watermark.column in df.columns and df.schema[job.watermark.column].dataType.typeName() == "timestamp_ntz":
         df = df.withColumn(
             job.watermark.column, F.col(time).cast("timestamp")
@@ -104,7 +106,7 @@ def rows(spark: SparkSession, job: Job) -> DataFrame:
     if job.ahead is not None:  # before the watermark, which one wrong clock would move for good
         far = F.col(time) > F.expr(f"current_timestamp() + INTERVAL '{_seconds(job.ahead)}' SECOND")
         df = df.observe(AHEAD, F.count_if(far).alias("ahead")).filter(~F.coalesce(far, F.lit(False)))
-    return df.withWatermark(job.watermark.column, job.watermark.delay)
+    return df.withWatermark(time, job.watermark.delay)
 
 
 def _address(source: Any) -> dict[str, str]:
@@ -130,6 +132,7 @@ def answers(spark: SparkSession, job: Job) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     from skyband.spark import top_k
+    from skyband.spark.session import column
 
     if job.sink.mode != "append":
         msg = f"sink mode {job.sink.mode!r} is not for answers, which are final: write append"
@@ -137,7 +140,7 @@ def answers(spark: SparkSession, job: Job) -> DataFrame:
     asked: Any = job.queries if len(job.queries) > 1 else job.queries[0]
     df = rows(spark, job).transform(top_k(asked, early=job.early))
     first = job.queries[0]
-    newest = F.struct(F.col(first.column("window_end")), -F.col(first.column("rank")))
+    newest = F.struct(column(first.column("window_end")), -column(first.column("rank")))
     return df.observe(BOARD, F.max_by(F.struct("*"), newest, _SHOWN).alias("rows"))
 
 

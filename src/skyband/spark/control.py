@@ -13,6 +13,7 @@ from skyband.errors import QueryError, SchemaError, nearest
 from skyband.flow.time import TimeType
 from skyband.query import Sliding
 from skyband.spark.prune import NO_COUNTS, Packed, in_utc
+from skyband.spark.session import column
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.admission import joined
 from skyband.workload.family import Member
@@ -63,8 +64,8 @@ def controlled(rows: DataFrame, control: DataFrame) -> DataFrame:
         what = f"no column {missing[0]!r}" if missing else f"none of the columns {', '.join(rows.columns)}"
         msg = f"control has {what}: it needs action, name, the time column of the rows, and k, size and slide to add"
         raise SchemaError(msg)
-    said = F.to_json(F.struct(*[F.col(f"`{name}`") for name in _FIELDS if name in control.columns]))
-    orders = control.select(*[F.col(f"`{name}`") for name in shared], said.alias(CONTROL))
+    said = F.to_json(F.struct(*[column(name) for name in _FIELDS if name in control.columns]))
+    orders = control.select(*[column(name) for name in shared], said.alias(CONTROL))
     return rows.unionByName(orders, allowMissingColumns=True)
 
 

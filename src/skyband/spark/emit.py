@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from skyband.errors import SchemaError
 from skyband.flow.blob import unwrite
 from skyband.flow.schema import check_schema
 from skyband.flow.score import check_types
@@ -14,6 +15,7 @@ from skyband.spark.prune import utc_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from skyband.query import TopK
@@ -52,6 +54,21 @@ def result_type(
     if early:
         fields.append(StructField(query.column("final"), BooleanType()))
     return StructType(fields)
+
+
+def check_case(spark: SparkSession, answers: StructType) -> None:
+    """Raise where Spark takes two columns of the answers for one, which it does unless told that case matters."""
+    if spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+        return
+    seen: dict[str, str] = {}
+    for name in answers.names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            msg = (
+                f"Spark takes the columns {other!r} and {name!r} of the answers for one: rename the source's, or write "
+                f'prefix="sb_" to rename ours'
+            )
+            raise SchemaError(msg)
 
 
 def _joined(query: TopK, join: Join) -> list[Any]:

@@ -15,7 +15,7 @@ from skyband.join.shared import shared_join
 from skyband.query import Ever, TopK
 from skyband.spark.board import Board
 from skyband.spark.joined import LOOKUPS, Joined, pack_changes
-from skyband.spark.session import suit
+from skyband.spark.session import column, quoted, suit
 from skyband.spark.share import Share, Shared, Single
 from skyband.workload.family import check, per_of
 from skyband.workload.registry import WORKLOADS
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 OLDEST = (4, 2)
 _SOME, _SOME_BYTES = 50_000, 32 << 20  # rows and bytes that are pruned at a time
 _NEWEST = "__skyband_newest"
+Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def top_k(
@@ -39,6 +40,7 @@ def top_k(
     early: bool = False,
     buckets: int | None = None,
     tasks: int = 1,
+    metric: str | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """The k best rows of each window of a Spark DataFrame, streaming or batch: for `df.transform(...)`.
 
@@ -58,11 +60,14 @@ def top_k(
     tasks
         Into how many tasks a family of queries is split at most: more than one where a single task cannot keep pace.
         Fixed at the first start too.
+    metric
+        The name of the observed metric. Default: "skyband", or "skyband NAME" for one query with `name="NAME"`. Two
+        of them in one stream of Spark must have different names.
 
     Returns
     -------
     A function from DataFrame to DataFrame. Its columns are those of `sb.run`. Counts of rows, late rows and rows
-    without a score go out as the observed metric "skyband" of each batch.
+    without a score go out as an observed metric of each batch.
 
     Examples
     --------
@@ -77,11 +82,22 @@ def top_k(
     if buckets is not None:
         check_parts("buckets", buckets)
     shares = [_share(query, engine)] if isinstance(query, TopK) else _shares(query, asked, engine, tasks)
+    named = metric_name(metric, asked[0].name if len(asked) == 1 else None)
 
     def transform(df: DataFrame) -> DataFrame:
-        return _transformed(df, asked, shares, buckets, early=early)
+        return _transformed(df, asked, shares, buckets, early=early, metric=named)
 
     return transform
+
+
+def metric_name(metric: object, query: str | None = None) -> str:
+    """The name of the observed metric, by the name of the query unless it is given."""
+    if metric is None:
+        return f"skyband {query}" if query else "skyband"
+    if not isinstance(metric, str) or not metric:
+        msg = f'metric must be a text that is not empty, got {metric!r}: write one such as metric="skyband trades"'
+        raise QueryError(msg)
+    return metric
 
 
 def _check(asked: list[TopK], *, early: bool) -> None:
@@ -148,13 +164,18 @@ def check_version() -> None:
 
 
 def _transformed(
-    df: DataFrame, asked: list[TopK], shares: list[Share], buckets: int | None, *, early: bool
+    df: DataFrame,
+    asked: list[TopK],
+    shares: list[Share],
+    buckets: int | None,
+    *,
+    early: bool,
+    metric: str,
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     from skyband.spark.control import CONTROL
-    from skyband.spark.emit import result_type, source_schema
-    from skyband.spark.prune import PACKED
+    from skyband.spark.emit import check_case, result_type, source_schema
     from skyband.spark.state import fingerprint
 
     if not hasattr(df, "sparkSession"):
@@ -182,17 +203,18 @@ def _transformed(
             check_names(query, schema)
         per = None if joined.others is None else joined.per
         out = result_type(df.schema, joined.query, early=early, per=per, join=shared_join(joined.queries))
+    check_case(df.sparkSession, out)
     rows = _ordered(df, own, asked)
     parts = [_buckets(share, buckets) for share in shares]
     keys = bucket_keys(sum(parts))
     dealt = [keys[sum(parts[:at]) : sum(parts[: at + 1])] for at in range(len(parts))]
-    packed = rows.mapInArrow(_packing(list(zip(shares, dealt, strict=True))), PACKED)
+    packed = map_rows(rows, _packing(list(zip(shares, dealt, strict=True))))
     if first.join is not None and first.join.changes is not None:
         packed = packed.unionAll(_changes(df, first, dealt[0]))
     by_key = {key: share for share, mine in zip(shares, dealt, strict=True) for key in mine}
     if not df.isStreaming:
         if first.emit == "changes" and first.time is not None:  # how far time has come decides what was deleted
-            packed = packed.crossJoin(F.broadcast(df.agg(F.max(F.col(f"`{first.time}`")).alias(_NEWEST))))
+            packed = packed.crossJoin(F.broadcast(df.agg(F.max(column(first.time)).alias(_NEWEST))))
         return packed.groupBy("bucket").applyInArrow(_answering(by_key, schema, early=early), out)
     from skyband.spark.operator import COUNTED, Operator
 
@@ -203,12 +225,23 @@ def _transformed(
     }
     counted = (*COUNTED, *LOOKUPS) if isinstance(shares[0], Joined) else (*COUNTED, "refused") if ruled else COUNTED
     operator = Operator(by_key, schema, identity, early=early, counted=counted)
-    name = None if len(asked) > 1 else first.name
-    return stateful(packed, operator, "none" if first.window.counts else "eventTime", name, out)
+    return stateful(packed, operator, "none" if first.window.counts else "eventTime", metric, out)
 
 
-def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None, out: Any) -> DataFrame:
-    """Packed rows through the operator; its counts as the observed metric "skyband", its answers as rows."""
+def map_rows(df: DataFrame, pack: Pack) -> DataFrame:
+    """`df.mapInArrow`, with any names of columns: Spark would take a dot for a path, and `A` for `a`."""
+    from skyband.spark.prune import PACKED
+
+    names = df.columns
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return pack(pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+
+    return df.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(packed, PACKED)
+
+
+def stateful(packed: DataFrame, operator: Operator, time: str, metric: str, out: Any) -> DataFrame:
+    """Packed rows through the operator; its counts as an observed metric, its answers as rows."""
     from skyband.spark.emit import decoded
     from skyband.spark.operator import told_type
 
@@ -217,7 +250,7 @@ def stateful(packed: DataFrame, operator: Operator, time: str, name: str | None,
     counts = [_counted(count, operator).alias(count) for count in operator.counted]
     if "refused" in operator.counted:
         counts.append(_counted("notice", operator).alias("notice"))
-    said = said.observe(f"skyband {name}" if name else "skyband", *counts)
+    said = said.observe(metric, *counts)
     return said.filter("blob IS NOT NULL").select("blob").mapInArrow(decoded, out)
 
 
@@ -254,8 +287,6 @@ def _buckets(share: Share, buckets: int | None) -> int:
 
 def _changes(df: DataFrame, query: TopK, keys: list[int]) -> DataFrame:
     """The pushed changes of a join, packed."""
-    from skyband.spark.prune import PACKED
-
     assert query.join is not None
     assert query.time is not None
     changes, names = query.join.changes, [query.join.on, *query.join.columns]
@@ -268,7 +299,7 @@ def _changes(df: DataFrame, query: TopK, keys: list[int]) -> DataFrame:
         raise SchemaError(msg)
     if df.isStreaming:
         _check_stream(changes, query)
-    return changes.mapInArrow(pack_changes(keys, query.time, names), PACKED)
+    return map_rows(changes, pack_changes(keys, query.time, names))
 
 
 def _check_stream(df: DataFrame, query: TopK) -> None:
@@ -276,9 +307,10 @@ def _check_stream(df: DataFrame, query: TopK) -> None:
         return
     assert query.time is not None
     if "spark.watermarkDelayMs" not in df.schema[query.time].metadata:
+        time = query.time if query.time.isidentifier() else quoted(query.time)
         msg = (
             f"time={query.time!r} has no watermark, so no window of this stream could ever close: write "
-            f'df.withWatermark("{query.time}", "30 seconds") before it'
+            f'df.withWatermark("{time}", "30 seconds") before it'
         )
         raise SchemaError(msg)
     for field in ("size", "slide", "origin"):
@@ -297,7 +329,7 @@ def _ordered(df: DataFrame, own: DataFrame, asked: list[TopK]) -> DataFrame:
         return df
     if asked[0].window.counts:
         return _with_origin(df)
-    return df.withColumn(ID, F.xxhash64(*[F.col(f"`{f.name}`") for f in own.schema if _hashable(f.dataType)]))
+    return df.withColumn(ID, F.xxhash64(*[column(f.name) for f in own.schema if _hashable(f.dataType)]))
 
 
 def _with_origin(df: DataFrame) -> DataFrame:
@@ -325,9 +357,7 @@ def _hashable(kind: Any) -> bool:
     return "map<" not in kind.simpleString() and "variant" not in kind.simpleString()
 
 
-def _packing(
-    dealt: list[tuple[Share, list[int]]],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _packing(dealt: list[tuple[Share, list[int]]]) -> Pack:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from skyband.spark.control import orders_in, told_all
 

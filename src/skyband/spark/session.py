@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -70,6 +70,18 @@ def suit(spark: SparkSession) -> None:
         spark.conf.set(_PROVIDER, ROCKSDB)
     if spark.conf.get(_BYTES, None) is None:  # nobody has set it
         spark.conf.set(_BYTES, _NO_LIMIT)
+
+
+def column(name: str) -> Column:
+    """The column of this very name, whatever is in it."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """A name as Spark reads it where it expects an expression."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def use_our_python(spark: SparkSession) -> None:

@@ -14,9 +14,9 @@ from skyband.flow.blob import unwrite
 from skyband.flow.ids import id_numbers
 from skyband.flow.score import scores
 from skyband.query.duration import duration
-from skyband.spark.pipeline import bucket_keys, check_version, gathered, stateful
-from skyband.spark.prune import NEVER, PACKED, Counts, Packed, in_utc
-from skyband.spark.session import suit
+from skyband.spark.pipeline import bucket_keys, check_version, gathered, map_rows, metric_name, stateful
+from skyband.spark.prune import NEVER, Counts, Packed, in_utc
+from skyband.spark.session import column, suit
 from skyband.tables.distant import Distant
 from skyband.tables.opening import open_table
 from skyband.tables.protocol import CHANGE, VERSION
@@ -53,6 +53,7 @@ def view(  # noqa: PLR0913 - the door
     change: str = CHANGE,
     version: str = VERSION,
     timeout: str = "30 seconds",
+    metric: str = "skyband",
 ) -> Callable[[DataFrame], DataFrame]:
     """The k best rows of a database table, from a stream of its changes: for `df.transform(...)`.
 
@@ -78,11 +79,13 @@ def view(  # noqa: PLR0913 - the door
     timeout
         How long the table may take to answer (PostgreSQL). A question that fails is asked again with the next batch; no
         change is lost meanwhile, and what goes out has `complete` false.
+    metric
+        The name of the observed metric. Two in one stream of Spark must have different names.
 
     Returns
     -------
     A function from DataFrame to DataFrame, with the columns step, _change_type, rank, score, the key, `columns`, and
-    complete. Counts go out as the observed metric "skyband" of each batch.
+    complete. Counts go out as an observed metric of each batch.
 
     Examples
     --------
@@ -98,7 +101,7 @@ def view(  # noqa: PLR0913 - the door
         with open_table(table, name, key=key) as there:
             return view(
                 there, k, by, kmax=kmax, columns=columns, ascending=ascending, ordered=ordered, ranks=ranks,
-                change=change, version=version, timeout=timeout,
+                change=change, version=version, timeout=timeout, metric=metric,
             )  # fmt: skip
     if not isinstance(table, SqlTable | Distant):
         msg = f"table={str(table)[:60]!r} is no table of a database: write sb.tables.open_table(...), or its address"
@@ -121,8 +124,10 @@ def view(  # noqa: PLR0913 - the door
     assert isinstance(where, Distant)
     share = Watched(where, k, by, policy(kmax, k), columns, ascending, ordered, ranks, change, version)
 
+    named = metric_name(metric)
+
     def transform(df: DataFrame) -> DataFrame:
-        return _transformed(df, share)
+        return _transformed(df, share, named)
 
     return transform
 
@@ -284,8 +289,8 @@ class ViewBucket:
         return True
 
 
-def _transformed(df: DataFrame, share: Watched) -> DataFrame:
-    from skyband.spark.emit import source_schema
+def _transformed(df: DataFrame, share: Watched, metric: str) -> DataFrame:
+    from skyband.spark.emit import check_case, source_schema
 
     suit(df.sparkSession)
     schema = source_schema(df.schema)
@@ -293,9 +298,10 @@ def _transformed(df: DataFrame, share: Watched) -> DataFrame:
     needed = dict.fromkeys([share.table.key, share.version, *share.columns, *share.by.columns])
     names = [*needed, *([share.change] if share.change in schema.names else [])]
     bucket = bucket_keys(1)
-    packed = df.select([f"`{name}`" for name in names]).mapInArrow(_packing(share, bucket), PACKED)
+    packed = map_rows(df.select([column(name) for name in names]), _packing(share, bucket))
     kept = pa.schema([schema.field(name) for name in dict.fromkeys([share.table.key, *share.columns])])
     out = _result_type(df.schema, share)
+    check_case(df.sparkSession, out)
     if not df.isStreaming:
         return packed.groupBy("bucket").applyInArrow(_answering(share, kept), out)
     from skyband.spark.operator import Operator
@@ -307,7 +313,7 @@ def _transformed(df: DataFrame, share: Watched) -> DataFrame:
         early=False,
         counted=(*_COUNTED, "candidates"),
     )
-    return stateful(packed, operator, "none", None, out)
+    return stateful(packed, operator, "none", metric, out)
 
 
 def _packing(share: Watched, keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
