@@ -117,7 +117,7 @@ def test_init_writes_a_file_that_is_right():
     result = skyband("init", "--yes")
     assert result.exit_code == 0, result.output
     job = load("pipeline.yaml")
-    assert (job.source.kind, job.sink.kind, job.ahead) == ("rate", "console", "1 hour")
+    assert (job.source.kind, job.sink.kind, job.ahead_of_clock) == ("rate", "console", "1 hour")
     again = skyband("init", "--yes")
     assert again.exit_code == 2
     assert "'pipeline.yaml' exists: write --force" in again.stderr

@@ -18,9 +18,9 @@ from skyband.lang.late import Late
 WHOLE = """\
 name: trades
 source: {kind: json, path: "in/${DIR}", schema: "ts timestamp, symbol string, price double, volume int",
-         options: {maxFilesPerTrigger: 1, secret: "${KEY:-none}"}, idle: 30 s}
+         options: {maxFilesPerTrigger: 1, secret: "${KEY:-none}"}}
 watermark: {column: ts, delay: "10 seconds"}
-ahead: 1 hour
+ahead_of_clock: 1 hour
 query:
   k: 10
   by: price * volume
@@ -45,7 +45,6 @@ def test_a_file_becomes_values(tmp_path):
         "json",
         path=Late("in/${DIR}"),
         schema="ts timestamp, symbol string, price double, volume int",
-        idle="30 seconds",
         options=(("maxFilesPerTrigger", Late("1")), ("secret", Late("${KEY:-none}"))),
     )
     assert job.source.columns == ("ts", "symbol", "price", "volume")
@@ -53,12 +52,30 @@ def test_a_file_becomes_values(tmp_path):
         sb.TopK(k=10, by="price * volume", window=sb.Sliding("10 minutes", "1 minute"), time="ts", per="symbol"),
     )
     assert job.watermark == Watermark("ts", "10 seconds")
-    assert (job.ahead, job.early, job.checkpoint) == ("1 hour", True, Late("state/trades"))
+    assert (job.ahead_of_clock, job.early, job.checkpoint) == ("1 hour", True, Late("state/trades"))
     assert job.sink == Output("latest", url=Late("sqlite:///${DB}"), table="leaders")
     assert job.trigger == Trigger("every", "5 seconds")
     assert job.spark == Cluster(Late("local[2]"), (("spark.sql.shuffle.partitions", Late("2")),))
     assert pickle.loads(pickle.dumps(job)) == job  # noqa: S301
     assert hash(job) == hash(load(WHOLE))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "csv", "kafka", "rate"])
+def test_only_sources_that_can_let_time_go_on_take_idle(kind):
+    """Spark's own sources cannot: a file that sets it is refused, not run without it."""
+    needs = {"kafka": ", url: h, topic: t", "rate": ""}.get(kind, ", path: in/")
+    schema = "" if kind == "rate" else ', schema: "ts timestamp, value long"'
+    time = "timestamp" if kind == "rate" else "ts"
+    text = f"""
+source: {{kind: {kind}{needs}{schema}}}
+watermark: 10 s
+query: {{k: 1, by: value, window: 1 minute, time: {time}}}
+"""
+    assert load(text).source.idle is None
+    with pytest.raises(ParseError, match=rf"source\.idle .* kind: {kind}.*redis and mqtt"):
+        load(text.replace(f"kind: {kind}", f"kind: {kind}, idle: 30 s"))
+    redis = f'source: {{kind: redis, url: h, topic: t, idle: 30 s, schema: "{time} timestamp, value long"}}'
+    assert load("\n".join([redis, *text.splitlines()[2:]])).source.idle == "30 seconds"
 
 
 def test_variables_are_filled_late_and_never_shown(monkeypatch):
@@ -100,7 +117,7 @@ def test_variables_are_filled_late_and_never_shown(monkeypatch):
         ("column: ts,", "column: price,", 4, 12, "is on 'price', but a query's time is 'ts'"),
         ('watermark: {column: ts, delay: "10 seconds"}', "", 1, 1, "no watermark, so no window could ever close: add"),
         ("10 seconds", "-10 seconds", 4, 32, "watermark.delay is '-10 seconds', below zero"),
-        ("1 hour", "soon", 5, 8, "ahead='soon' is not a length of time"),
+        ("1 hour", "soon", 5, 17, "ahead_of_clock='soon' is not a length of time"),
         ("early: true", "early: yes", 12, 8, "early is 'yes': write true or false"),
         ("early: true", "sql: SELECT 1", 12, 6, "sql stands beside query: keep one"),
         ("kind: latest", "kind: parquet", 13, 7, "sink has no path"),
@@ -111,12 +128,14 @@ def test_variables_are_filled_late_and_never_shown(monkeypatch):
         ("every: 5 seconds", "every: 5 parsecs", 15, 18, "trigger.every='5 parsecs' is not a length of time"),
         ("{every: 5 seconds}", "sometimes", 15, 10, "trigger is 'sometimes': write {every: 5 seconds}"),
         ("{every: 5 seconds}", "{every: 5 s, once: true}", 15, 10, "not one way to go on"),
-        ("ahead: 1 hour", "name: again", 5, 1, "name stands here twice: leave one out"),
-        ("ahead: 1 hour", "ahead: [1 hour", 6, 6, "this is no YAML"),
+        ("ahead_of_clock: 1 hour", "name: again", 5, 1, "name stands here twice: leave one out"),
+        ("ahead_of_clock: 1 hour", "ahead_of_clock: [1 hour", 6, 6, "this is no YAML"),
         ("by: price", "by: a: price", 8, 8, "this is no YAML, mapping values are not allowed here: put quotes"),
         ("settings: {", "settings: {a: [1], ", 16, 43, "spark.settings.a is a list: write a value"),
-        ("ahead: 1 hour", "---", 5, 1, "a second document begins here"),
-        ("ahead: 1 hour", "ahead: " + "[" * 30 + "]" * 30, 5, 27, "nested too deeply"),
+        ("ahead_of_clock: 1 hour", "---", 5, 1, "a second document begins here"),
+        ("ahead_of_clock: 1 hour", "ahead_of_clock: " + "[" * 30 + "]" * 30, 5, 36, "nested too deeply"),
+        ("ahead_of_clock: 1 hour", "ahead: 90 s", 5, 8, "write ahead_of_clock: 90 seconds"),
+        ("options: {max", "idle: 30 s, options: {max", 3, 16, "source.idle must be left out with kind: json"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(old, new, line, column, says):

@@ -36,7 +36,7 @@ YAML = [
     """name: trades
 source: {kind: json, path: "in/${DIR}", schema: "ts timestamp, symbol string, price double, volume int", idle: 30 s}
 watermark: {column: ts, delay: "10 seconds"}
-ahead: 1 hour
+ahead_of_clock: 1 hour
 query:
   k: 10
   by: price * volume

@@ -103,8 +103,8 @@ def rows(spark: SparkSession, job: Job) -> DataFrame:
         df = df.withColumn(
             job.watermark.column, F.col(time).cast("timestamp")
         )  # naive means UTC, as the session has it
-    if job.ahead is not None:  # before the watermark, which one wrong clock would move for good
-        far = F.col(time) > F.expr(f"current_timestamp() + INTERVAL '{_seconds(job.ahead)}' SECOND")
+    if job.ahead_of_clock is not None:  # before the watermark, which one wrong clock would move for good
+        far = F.col(time) > F.expr(f"current_timestamp() + INTERVAL '{_seconds(job.ahead_of_clock)}' SECOND")
         df = df.observe(AHEAD, F.count_if(far).alias("ahead")).filter(~F.coalesce(far, F.lit(False)))
     return df.withWatermark(time, job.watermark.delay)
 
@@ -124,7 +124,7 @@ def _address(source: Any) -> dict[str, str]:
 def _seconds(text: str) -> int:
     from skyband.query.duration import duration
 
-    return duration(text, "ahead") // 1_000_000
+    return duration(text, "ahead_of_clock") // 1_000_000
 
 
 def answers(spark: SparkSession, job: Job) -> DataFrame:

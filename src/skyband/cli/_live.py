@@ -20,7 +20,7 @@ source:
   path: {folder}/trades
   schema: "ts timestamp, symbol string, price double, volume long, trade_id long"
 watermark: {{column: ts, delay: 1 second}}
-ahead: 1 minute
+ahead_of_clock: 1 minute
 query:
   k: 10
   by: price * volume

@@ -110,8 +110,8 @@ name: {_text(answers.name)}
 
 # How late a row may come and still count. A window is answered once the watermark has passed its end.
 watermark: {{column: {_text(answers.time)}, delay: {answers.late}}}
-# A row further ahead of the newest time than this has a broken clock: it is dropped and counted.
-ahead: 1 hour
+# A row whose time is further ahead of the clock than this is dropped and counted.
+ahead_of_clock: 1 hour
 
 query:
 {_noted(f"  k: {answers.k}", "how many rows an answer has at most")}
@@ -150,7 +150,7 @@ def _source(answers: Answers) -> str:
         lines.append(f"  schema: {_text(answers.schema)}")
     elif answers.kind != "rate":
         lines.append('  # schema: "ts timestamp, symbol string, price double"')
-    if answers.kind in ("kafka", "redis", "mqtt"):
+    if answers.kind in ("redis", "mqtt"):
         lines.append(_noted("  idle: 30 seconds", "a silent stream: after this long, time goes on by itself"))
     return "\n".join(lines)
 

@@ -114,7 +114,7 @@ def _job(job: Any) -> dict[str, Any]:
         "name": job.name,
         "source": _plain(job.source),
         "watermark": _plain(job.watermark),
-        "ahead": job.ahead,
+        "ahead_of_clock": job.ahead_of_clock,
         "sink": _plain(job.sink),
         "checkpoint": None if job.checkpoint is None else str(job.checkpoint),
         "trigger": job.trigger.every or job.trigger.kind,

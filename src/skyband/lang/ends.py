@@ -31,6 +31,8 @@ def source(part: Part) -> Input:
         raise found["schema"].error("is fixed for rate, to timestamp and value: leave it out")
     if kind in _CONNECTED and "schema" not in found:
         raise part.error(f'has no schema, so what {kind} sends cannot be read: add schema: "ts timestamp, ..."')
+    if "idle" in found and kind not in ("redis", "mqtt"):
+        raise found["idle"].error(f"must be left out with kind: {kind}; the kinds redis and mqtt have it")
     columns = _columns(found["schema"]) if "schema" in found else _RATE if kind == "rate" else None
     return Input(
         kind,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from skyband.lang.statement import Statement
 
 FIELDS = (
-    "name", "source", "watermark", "ahead", "query", "queries", "sql", "rspql", "early", "sink", "checkpoint",
-    "trigger", "spark", "services",
+    "name", "source", "watermark", "ahead", "ahead_of_clock", "query", "queries", "sql", "rspql", "early", "sink",
+    "checkpoint", "trigger", "spark", "services",
 )  # fmt: skip
 _ASKED = ("query", "queries", "sql", "rspql")
 
@@ -71,13 +71,23 @@ def job(part: Part) -> Job:
         statements=asked,
         sink=sink(found["sink"], name) if "sink" in found else Output(),
         watermark=_watermark(part, found, asked),
-        ahead=found["ahead"].length() if "ahead" in found else None,
+        ahead_of_clock=_ahead_of_clock(found),
         early=early,
         checkpoint=found["checkpoint"].late("a path") if "checkpoint" in found else None,
         trigger=_trigger(found["trigger"]) if "trigger" in found else Trigger(),
         spark=_cluster(found["spark"]) if "spark" in found else Cluster(),
         services=services,
     )
+
+
+def _ahead_of_clock(found: dict[str, Part]) -> str | None:
+    if "ahead" in found:  # on Spark the newest time is not known before rows have moved the watermark
+        length = found["ahead"].length()
+        raise found["ahead"].error(
+            f"means ahead of the newest time seen, which only runs in process know: write ahead_of_clock: {length}, "
+            f"which is ahead of the clock"
+        )
+    return found["ahead_of_clock"].length() if "ahead_of_clock" in found else None
 
 
 def _entries(found: dict[str, Part], name: str) -> Iterable[tuple[str, Part]]:

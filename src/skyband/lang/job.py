@@ -128,7 +128,8 @@ class Job:
     statements: tuple[Statement, ...]
     sink: Output = Output()
     watermark: Watermark | None = None
-    ahead: str | None = None
+    ahead_of_clock: str | None = None
+    """How far ahead of the clock the time of a row may be."""
     early: bool = False
     checkpoint: Late | None = None
     trigger: Trigger = Trigger()
