@@ -209,7 +209,18 @@ def report(number, rows):
         {"window_start": noon, "window_end": noon, "rank": i + 1, "score": score, "ts": noon, "room": room}
         for i, (room, score) in enumerate(rows)
     ]
-    counts = Row(rows=100, without_score=1, without_time=0, late=2, candidates=3, wanted=8, made=7, failed=1, overdue=2)
+    counts = Row(
+        rows=100,
+        without_score=1,
+        without_time=0,
+        late=2,
+        candidates=3,
+        wanted=8,
+        made=7,
+        failed=1,
+        overdue=2,
+        state_bytes=500 if rows else None,
+    )
     return {
         "batchId": number, "numInputRows": 100, "inputRowsPerSecond": 10.0, "processedRowsPerSecond": 20.0,
         "durationMs": {"triggerExecution": 250}, "stateOperators": [{"memoryUsedBytes": 1000}],
@@ -245,6 +256,7 @@ def test_run_json_is_a_line_for_every_batch(reports, capsys):
     assert lines[1]["answers"][0]["window_end"].startswith("2024-01-02T12:01:00")
     assert [line["rows"] for line in lines] == [100, 200, 300]
     assert [line["window_rows"] for line in lines] == [100, 200, 100]  # the first two had left it by then
+    assert [line["state_bytes"] for line in lines] == [0, 500, 500], "of our state, not of RocksDB"
     assert lines[-1]["refreshes"] == 21
     assert lines[-1]["lookups"] == {"wanted": 24, "made": 21, "failed": 3, "late": 6}
 

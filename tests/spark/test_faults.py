@@ -15,9 +15,14 @@ from test_top_k import QUERIES, asked, closed, cut, plain, trades
 
 import skyband as sb
 from skyband.flow.blob import FORMAT, dump, read
-from skyband.spark.state import check, fingerprint
+from skyband.spark.state import check, check_bucket, fingerprint
 
 pytestmark = pytest.mark.spark
+
+
+def resumed(spark, folder):
+    df = spark.readStream.schema(spark.read.parquet(str(folder / "in")).schema).parquet(str(folder / "in"))
+    return df.withWatermark("ts", "30 seconds")
 
 
 def test_a_second_start_goes_on_where_the_first_ended(spark, tmp_path):
@@ -40,6 +45,20 @@ def test_a_changed_query_is_refused_with_what_changed(spark, tmp_path):
         answers(
             spark, tmp_path / "in", sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), k=4)), watermark="30 seconds"
         )
+
+
+def test_a_changed_query_is_refused_before_rows_come(spark, tmp_path):
+    """As soon as the checkpoint is known; and what may change, or a new checkpoint, is let pass."""
+    query = asked(window=sb.Tumbling("1 minute"), per="symbol")
+    write_batches(tmp_path / "in", [trades(100, seed=1)])
+    where = str(tmp_path / "checkpoint")
+    df = resumed(spark, tmp_path)
+    df.transform(sb.spark.top_k(query, checkpoint=where))
+    answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="30 seconds")
+    df.transform(sb.spark.top_k(query, checkpoint=where))
+    other = asked(window=sb.Tumbling("1 minute"), per="symbol", k=4)
+    with pytest.raises(sb.SnapshotError, match=r"k was '3' and is '4'.*Workload\(.*max_k="):
+        df.transform(sb.spark.top_k(other, checkpoint=where))
 
 
 def test_killed_at_any_moment_nothing_is_lost_or_said_twice(spark, tmp_path):
@@ -82,6 +101,35 @@ def test_damaged_and_foreign_state_is_refused():
     for broken in (b"", blob[: len(blob) // 2], b"x" * 100, blob[:40] + b"\xff" * 40 + blob[80:]):
         with pytest.raises(sb.SnapshotError, match="damaged"):
             read(broken)
+
+
+@pytest.mark.parametrize("name", ["hopping", "per group", "every row"])
+def test_exchanged_folders_of_partitions_are_noticed(spark, tmp_path, name):
+    """Before anything goes out: rows would be missing, and others be told twice."""
+    query = asked(**QUERIES[name])
+    batches = cut(trades(300, seed=7, groups=12), 4, seed=4)
+    step, said = sb.spark.top_k(query), []
+    write_batches(tmp_path / "in", batches[:2])
+    answers(spark, tmp_path / "in", step, watermark="0 seconds")
+    state = tmp_path / "checkpoint" / "state" / "0"
+    (state / "0").rename(state / "2")
+    (state / "1").rename(state / "0")
+    (state / "2").rename(state / "1")
+    write_batches(tmp_path / "in", batches[2:], first=2)
+    with pytest.raises(Exception, match=r"state of bucket \d must be in partition \d of 2, got partition \d"):
+        answers(
+            spark, tmp_path / "in", step, watermark="0 seconds", out=lambda df, _: said.extend(df.toArrow().to_pylist())
+        )
+    assert said == []
+    with pytest.raises(sb.SnapshotError, match=r"state of bucket \d must be in partition \d of 2, got partition \d"):
+        resumed(spark, tmp_path).transform(sb.spark.top_k(query, checkpoint=str(tmp_path / "checkpoint")))
+
+
+def test_a_state_of_another_bucket_is_refused():
+    check_bucket({"bucket": 3}, 3)
+    check_bucket({}, 3)  # written before buckets were stored
+    with pytest.raises(sb.SnapshotError, match=r"state of bucket 3 must be its own, got that of bucket 5"):
+        check_bucket({"bucket": 5}, 3)
 
 
 def test_queries_that_cannot_run_on_a_stream(spark, tmp_path):

@@ -40,7 +40,7 @@ class Figures:
         self.batches += 1
         self.rate = float(report["processedRowsPerSecond"] or 0.0)
         self.latency = report["durationMs"].get("triggerExecution", 0) / 1000
-        self.state = sum(s["memoryUsedBytes"] for s in report["stateOperators"])
+        state = 0
         for name, row in metrics.items():
             if name == BOARD or not name.startswith("skyband"):
                 continue
@@ -54,6 +54,8 @@ class Figures:
                 if values.get(key) is not None:
                     self.lookups[shown] = self.lookups.get(shown, 0) + values[key]
             self.candidates = values.get("candidates") or self.candidates if name != AHEAD else self.candidates
+            state += values.get("state_bytes") or 0
+        self.state = state or self.state  # a batch in which nothing happened tells nothing
         board = metrics.get(BOARD)
         rows = [_plain(row) for row in (board["rows"] or [])] if board is not None else []
         if rows:

@@ -138,7 +138,8 @@ def answers(spark: SparkSession, job: Job) -> DataFrame:
         msg = f"sink mode {job.sink.mode!r} is not for answers, which are final: write append"
         raise QueryError(msg)
     asked: Any = job.queries if len(job.queries) > 1 else job.queries[0]
-    df = rows(spark, job).transform(top_k(asked, early=job.early))
+    checkpoint = None if job.checkpoint is None else job.checkpoint.get()
+    df = rows(spark, job).transform(top_k(asked, early=job.early, checkpoint=checkpoint))
     first = job.queries[0]
     newest = F.struct(column(first.column("window_end")), -column(first.column("rank")))
     return df.observe(BOARD, F.max_by(F.struct("*"), newest, _SHOWN).alias("rows"))

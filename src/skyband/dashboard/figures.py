@@ -28,7 +28,7 @@ FIGURES = {
     "answer_rows": Figure("counter", "skyband_answer_rows_total", "Rows of all answers."),
     "candidates": Figure("gauge", "skyband_candidates", "Rows that are kept because they may still be in an answer."),
     "window_rows": Figure("gauge", "skyband_window_rows", "Rows in the window."),
-    "state_bytes": Figure("gauge", "skyband_state_bytes", "Size of the kept state."),
+    "state_bytes": Figure("gauge", "skyband_state_bytes", "Bytes of state after the last batch."),
     "late": Figure("counter", "skyband_late_rows_total", "Rows dropped because their pane had closed."),
     "ahead": Figure("counter", "skyband_ahead_rows_total", "Rows dropped because their time lay too far ahead."),
     "without_score": Figure("counter", "skyband_rows_without_score_total", "Rows whose score was NULL or NaN."),

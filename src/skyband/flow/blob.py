@@ -80,6 +80,17 @@ def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[d
     return header, saved
 
 
+def header_of(start: bytes) -> dict[str, Any]:
+    """The header of a state of which only the first bytes are given."""
+    try:
+        with pa.ipc.open_stream(start) as reader:
+            header: dict[str, Any] = json.loads(reader.schema.metadata[_KEY])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        msg = f"{_DAMAGED} ({type(error).__name__}): {_RESTORE}"
+        raise SnapshotError(msg) from error
+    return header
+
+
 def write(table: pa.Table) -> bytes:
     """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()

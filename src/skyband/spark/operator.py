@@ -15,7 +15,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from skyband.flow.blob import dump, read, unwrite, write
-from skyband.spark.state import check, chunks, widened
+from skyband.spark.state import Partition, check, check_bucket, chunks, widened
 from skyband.windows.timeline import BEGINNING, check_watermark
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from skyband.spark.watched import ViewBucket, Watched
 
 _PICKLE: Any = CPickleSerializer()  # as Spark sends the operator
-COUNTED = ("rows", "without_score", "without_time", "late", "candidates")
+COUNTED = ("rows", "without_score", "without_time", "late", "candidates", "state_bytes")
 """What a bucket counts at each trigger; a join counts its look-ups too."""
 
 
@@ -53,6 +53,7 @@ class Operator(StatefulProcessor):
         self.shares: dict[int, Any] = dict(shares)
         self.schema, self.identity, self.early = schema, dict(identity), early
         self.counted = tuple(counted)
+        self.numbers = {key: number for number, key in enumerate(self.shares)}
         order = list(dict.fromkeys(id(share) for share in self.shares.values()))
         self.places = {key: order.index(id(share)) for key, share in self.shares.items()}  # whose bucket it is
 
@@ -74,6 +75,7 @@ class Operator(StatefulProcessor):
     def init(self, handle: Any) -> None:
         """Open the state."""
         self.handle = handle
+        self.partition = Partition()
         self.state = handle.getMapState("chunks", "number int", "blob binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -91,14 +93,19 @@ class Operator(StatefulProcessor):
         """Nothing is open."""
 
     def _advance(self, key: int, packed: Mapping[str, Any] | None, timer: Any) -> Iterator[pd.DataFrame]:
+        if packed is not None:
+            self.partition.take_rows(self.numbers[key])
         millis = timer.getCurrentWatermarkInMs()
         watermark = check_watermark(millis * 1000, f"{millis} ms") if millis > 0 else BEGINNING
         old = self._stored()
-        bucket = self._bucket(key, old)
+        header, bucket = self._bucket(key, old)
         answers = bucket.take(packed or _NOTHING, watermark)
-        self._store(bucket, old, self.identity[key])
+        as_task = header.get("as_task")
+        if packed is not None:  # once it was not, it may be any
+            as_task = as_task is not False and self.partition.as_task(self.numbers[key])
+        size = self._store(bucket, old, key, as_task=as_task)
         self._set_timer(bucket)
-        counts = {**bucket.counts, "candidates": bucket.kept}
+        counts = {**bucket.counts, "candidates": bucket.kept, "state_bytes": size}
         yield pd.DataFrame(
             {
                 "blob": [write(answers) if answers.num_rows else None],
@@ -108,33 +115,37 @@ class Operator(StatefulProcessor):
             }
         )
 
-    def _bucket(self, key: int, old: list[bytes]) -> AnyBucket:
+    def _bucket(self, key: int, old: list[bytes]) -> tuple[dict[str, Any], AnyBucket]:
         share = self.shares[key]
         if not old:
-            return share.bucket(self.schema, share.engine, early=self.early)
+            return {}, share.bucket(self.schema, share.engine, early=self.early)
         header, saved = read(b"".join(old))
+        check_bucket(header, self.numbers[key])
+        self.partition.check(self.numbers[key], header)
         check(header, self.identity[key])
         was = unwrite(saved.pop("schema")["v"][0].as_py()).schema
         bucket: AnyBucket = share.bucket(self.schema, header["engine"], early=self.early)
         bucket.load(widened(saved, was, self.schema))
-        return bucket
+        return header, bucket
 
     def _stored(self) -> list[bytes]:
         found = {int(key[0]): bytes(value[0]) for key, value in self.state.iterator()}
         return [found[number] for number in sorted(found)]
 
-    def _store(self, bucket: AnyBucket, old: list[bytes], identity: dict[str, str]) -> None:
-        """Write the chunks that have changed; a bucket with nothing to remember leaves the state."""
+    def _store(self, bucket: AnyBucket, old: list[bytes], key: int, *, as_task: bool | None) -> int:
+        """Write the chunks that have changed and return the size of all; a bucket without anything to keep has none."""
         new: list[bytes] = []
         if bucket.alive():
             saved = bucket.save()
             saved["schema"] = pa.table({"v": pa.array([write(bucket.schema.empty_table())], pa.binary())})
-            new = chunks(dump(saved, {"engine": bucket.engine, "query": identity}))
+            header = {"engine": bucket.engine, "query": self.identity[key], "bucket": self.numbers[key]}
+            new = chunks(dump(saved, {**header, "as_task": as_task}))
         for number, chunk in enumerate(new):
             if number >= len(old) or old[number] != chunk:
                 self.state.updateValue((number,), (chunk,))
         for number in range(len(new), len(old)):
             self.state.removeKey((number,))
+        return sum(map(len, new))
 
     def _set_timer(self, bucket: AnyBucket) -> None:
         if not bucket.timed:  # no clock, and Spark breaks off the talk if it is asked for timers

@@ -33,7 +33,7 @@ _NEWEST = "__skyband_newest"
 Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def top_k(
+def top_k(  # noqa: PLR0913 - the one wide door
     query: TopK | Sequence[TopK] | Workload,
     *,
     engine: str = "auto",
@@ -41,6 +41,7 @@ def top_k(
     buckets: int | None = None,
     tasks: int = 1,
     metric: str | None = None,
+    checkpoint: str | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """The k best rows of each window of a Spark DataFrame, streaming or batch: for `df.transform(...)`.
 
@@ -63,6 +64,8 @@ def top_k(
     metric
         The name of the observed metric. Default: "skyband", or "skyband NAME" for one query with `name="NAME"`. Two
         of them in one stream of Spark must have different names.
+    checkpoint
+        Where the stream has its checkpoint. A changed query is then refused at once, and not when rows come.
 
     Returns
     -------
@@ -85,7 +88,7 @@ def top_k(
     named = metric_name(metric, asked[0].name if len(asked) == 1 else None)
 
     def transform(df: DataFrame) -> DataFrame:
-        return _transformed(df, asked, shares, buckets, early=early, metric=named)
+        return _transformed(df, asked, shares, buckets, early=early, metric=named, checkpoint=checkpoint)
 
     return transform
 
@@ -163,7 +166,7 @@ def check_version() -> None:
         raise ImportError(msg)
 
 
-def _transformed(
+def _transformed(  # noqa: PLR0913 - what `top_k` was given
     df: DataFrame,
     asked: list[TopK],
     shares: list[Share],
@@ -171,12 +174,13 @@ def _transformed(
     *,
     early: bool,
     metric: str,
+    checkpoint: str | None,
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     from skyband.spark.control import CONTROL
     from skyband.spark.emit import check_case, result_type, source_schema
-    from skyband.spark.state import fingerprint
+    from skyband.spark.state import check_checkpoint, fingerprint
 
     if not hasattr(df, "sparkSession"):
         msg = f"{type(df).__name__} is no DataFrame of Spark: write df.transform(sb.spark.top_k(query))"
@@ -225,6 +229,8 @@ def _transformed(
     }
     counted = (*COUNTED, *LOOKUPS) if isinstance(shares[0], Joined) else (*COUNTED, "refused") if ruled else COUNTED
     operator = Operator(by_key, schema, identity, early=early, counted=counted)
+    if checkpoint is not None:
+        check_checkpoint(df.sparkSession, checkpoint, identity)
     return stateful(packed, operator, "none" if first.window.counts else "eventTime", metric, out)
 
 

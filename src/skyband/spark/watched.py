@@ -311,7 +311,7 @@ def _transformed(df: DataFrame, share: Watched, metric: str) -> DataFrame:
         kept,
         dict.fromkeys(bucket, share.told()),
         early=False,
-        counted=(*_COUNTED, "candidates"),
+        counted=(*_COUNTED, "candidates", "state_bytes"),
     )
     return stateful(packed, operator, "none", metric, out)
 
