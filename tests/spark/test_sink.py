@@ -202,7 +202,7 @@ def test_every_group_has_a_list_of_its_own(request, tmp_path, database, emit, ki
     values = GROUPS[kind]
     rows = pa.table(
         {
-            "ts": pa.array([0, 100] * len(values), pa.timestamp("s", "UTC")),
+            "ts": pa.array([0, 10] * len(values), pa.timestamp("s", "UTC")),
             "per": pa.chunked_array([values]).take(pa.array([i // 2 for i in range(2 * len(values))])),
             "x": pa.array([1.0 * i for i in range(2 * len(values))]),
         }
