@@ -34,6 +34,7 @@ ALLOWED = {
         "subprocess",
     ): "starts scripts of ours for the peers; a list of words, no shell",
     ("spark/joined.py", "pickle"): "asks whether a table can travel to Spark's workers; nothing is read back",
+    ("spark/session.py", "subprocess"): "asks the Python of Spark's workers whether it has skyband; no shell",
     ("cli/_doctor.py", "subprocess"): "asks the Java that it has found for its version; a list of words, no shell",
 }
 
