@@ -125,6 +125,22 @@ def test_exchanged_folders_of_partitions_are_noticed(spark, tmp_path, name):
         resumed(spark, tmp_path).transform(sb.spark.top_k(query, checkpoint=str(tmp_path / "checkpoint")))
 
 
+def test_a_session_with_another_number_of_partitions_goes_on(spark, tmp_path):
+    """Spark keeps to the number that the checkpoint has."""
+    query = asked(**QUERIES["per group"])
+    batches = cut(trades(300, seed=7, groups=12), 4, seed=4)
+    write_batches(tmp_path / "in", batches[:2])
+    first, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="0 seconds")
+    write_batches(tmp_path / "in", batches[2:], first=2)
+    spark.conf.set("spark.sql.shuffle.partitions", "5")
+    try:
+        second, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="0 seconds")
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+    want = closed(sb.run(query, iter(batches)), batches, 0, query)
+    assert plain(pa.concat_tables([first, second])) == plain(want)
+
+
 def test_a_state_of_another_bucket_is_refused():
     check_bucket({"bucket": 3}, 3)
     check_bucket({}, 3)  # written before buckets were stored
