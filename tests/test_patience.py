@@ -37,7 +37,7 @@ def test_a_database_that_never_answers_is_an_error(monkeypatch):
 
 def test_a_redis_that_never_answers_is_an_error(monkeypatch):
     pytest.importorskip("redis")
-    monkeypatch.setattr(redis_table, "_LONGEST", 0.2)
+    monkeypatch.setattr(redis_table, "TIME_LIMIT", 0.2)
     began = time.monotonic()
     with silent() as port, pytest.raises(sb.TableError, match="Timeout"):
         redis_table.Redis(f"redis://127.0.0.1:{port}", key="user").fetch(["a"], ["x"])

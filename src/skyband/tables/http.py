@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
-import time
-import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urljoin, urlsplit
 
@@ -17,10 +12,7 @@ import pyarrow as pa
 from skyband.errors import TableError
 from skyband.tables._filled import filled
 from skyband.tables._need import need, shown
-
-_BUSY = (429, 503)
-_LARGEST = 1 << 28  # bytes that an answer may have
-_LONGEST = 86_400.0  # seconds that a service can make us wait
+from skyband.tables._responses import MAX_VALUES, Connections
 
 
 class Http:
@@ -69,9 +61,8 @@ class Http:
         """The rows of those ids, page by page."""
         httpx = need("httpx", "remote")
         if self._client is None:
-            self._client = httpx.Client(headers={name: filled(value) for name, value in self._headers.items()})
-            weakref.finalize(self, self._client.close)
-        until = None if timeout is None else time.monotonic() + timeout
+            self._client = Connections(self, self._headers)
+        call = self._client.call(timeout)
         names = [self.key, *columns]
         rows: list[dict[str, Any]] = []
         url: str | None = filled(self._url)
@@ -79,7 +70,7 @@ class Http:
         wrong: TableError | None = None
         try:
             while url is not None:
-                page = json.loads(asked(self._client, "GET", url, until, params=query))
+                page = call.json("GET", url, params=query)
                 found = self._rows(page)
                 rows += [row for row in found if isinstance(row, dict) and self.key in row]
                 if any(not isinstance(row, dict) or self.key not in row for row in found):
@@ -88,7 +79,7 @@ class Http:
                 url, query = (self._next_page(url, after), None) if after else (None, None)
         except TableError as error:
             wrong = error
-        except (httpx.HTTPError, ValueError, RuntimeError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, RuntimeError) as error:
             wrong = TableError(shown(f"{self._url} failed: {type(error).__name__} {error}".strip()))
             wrong.__cause__ = error
         return table_of(rows, names, wrong)
@@ -116,29 +107,6 @@ class Http:
         raise TableError(msg)
 
 
-def asked(client: Any, method: str, url: str, until: float | None, **more: Any) -> bytes:
-    """The body of an answer that is whole by `until`, however slowly it drips in. Raises TableError."""
-    left = None if until is None else max(until - time.monotonic(), 0.001)
-    with client.stream(method, url, timeout=left, **more) as found:
-        body = bytearray()
-        for piece in found.iter_bytes():
-            body += piece
-            if until is not None and time.monotonic() > until:
-                msg = f"{shown(url)} was still answering when the time was over"
-                raise TableError(msg)
-            if len(body) > _LARGEST:
-                msg = f"{shown(url)} gave more than {_LARGEST >> 20} MB"
-                raise TableError(msg)
-        status, headers = found.status_code, found.headers
-    if status < 300:
-        return bytes(body)
-    wait = _seconds(headers.get("retry-after")) if status in _BUSY else None
-    said = bytes(body[:200]).decode(errors="replace").strip() if status >= 400 else ""
-    if status < 400 and "location" in headers:
-        said = f"it points to {headers['location']}: write that address, if it is the right one"
-    raise TableError(shown(f"{url} answered {status}{': ' if said else ''}{said}"), retry_after=wait)
-
-
 def table_of(rows: list[dict[str, Any]], names: Sequence[str], wrong: TableError | None = None) -> pa.Table:
     """Objects as a table with these columns, NULL where one lacks a field.
 
@@ -147,23 +115,52 @@ def table_of(rows: list[dict[str, Any]], names: Sequence[str], wrong: TableError
     """
     try:
         found = _columns(rows, names)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        fit = _fitting(rows, names)
-        wrong = TableError(f"values of one column have different types: {error}")
+    except _UNFIT as error:
+        wrong = TableError(f"not every row fits into one table: {error}")
         wrong.__cause__ = error
-        found = _columns(fit, names) if fit else None
+        try:
+            found = _columns(_fitting(rows, names), names)
+        except _UNFIT:  # types differ inside nested values
+            found = None
     if wrong is None:
         return found
-    wrong.rows = found if rows else None
+    wrong.rows = found if found is not None and found.num_rows else None
     raise wrong
 
 
+_UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError)
+
+
 def _columns(rows: list[dict[str, Any]], names: Sequence[str]) -> pa.Table:
-    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    for values in columns.values():
+        if any(isinstance(value, (dict, list)) for value in values):
+            _check_width(values, MAX_VALUES)
+    return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+
+def _check_width(values: list[Any], room: int) -> int:
+    """Raise where objects with ever new fields make a struct of more than `room` values; return what is left of it.
+
+    Arrow stores a value, mostly NULL, for every field of every object: 20,000 objects of one field each, all
+    different, take 3 GB.
+    """
+    room -= len(values)
+    if room < 0:
+        msg = f"nested values with more than {MAX_VALUES:,} fields in all"
+        raise ValueError(msg)
+    items = [item for value in values if isinstance(value, list) for item in value]
+    if items:
+        room = _check_width(items, room)
+    fields = {name for value in values if isinstance(value, dict) for name in value}
+    for name in fields:
+        room = _check_width([value.get(name) if isinstance(value, dict) else None for value in values], room)
+    return room
 
 
 def _fitting(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows whose values have the types that most values of their column have."""
+    """The rows whose values can be stored, and have the types that most values of their column have."""
+    rows = [row for row in rows if all(_storable(row.get(name)) for name in names)]
     for name in names:
         kinds = [_kind(row.get(name)) for row in rows]
         usual = Counter(kind for kind in kinds if kind is not None).most_common(1)
@@ -171,22 +168,17 @@ def _fitting(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str,
     return rows
 
 
+def _storable(value: Any) -> bool:
+    """Whether Arrow has a type for it: half of a surrogate pair is no text, and 10^400 no number."""
+    try:
+        pa.array([value])
+    except _UNFIT:
+        return False
+    return True
+
+
 def _kind(value: Any) -> type | None:
     """Which values go together in a column; None goes with all."""
     if isinstance(value, int) and not isinstance(value, bool):
         return float if -(1 << 63) <= value < 1 << 63 else int
     return None if value is None else type(value)
-
-
-def _seconds(value: str | None) -> float | None:
-    """What Retry-After says: seconds, or a date."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (TypeError, ValueError, OverflowError):
-            return None
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), _LONGEST)

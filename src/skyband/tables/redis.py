@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import TableError
+from skyband.tables._calls import TIME_LIMIT, PerLoop, run_within
 from skyband.tables._filled import filled
 from skyband.tables._need import need, shown
 from skyband.tables.http import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-_LONGEST = 30.0  # seconds that an answer may take where nothing else is said
 
 
 class Redis:
@@ -49,16 +46,19 @@ class Redis:
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids."""
         redis = need("redis", "remote")
+        aio = need("redis.asyncio", "remote")
+        if self._client is None:
+            url = self._url
+            self._client = PerLoop(self, lambda: aio.Redis.from_url(filled(url), decode_responses=True))
+
+        async def asked() -> list[Any]:
+            async with self._client().pipeline(transaction=False) as pipe:
+                for i in ids:
+                    pipe.hmget(self._name.format(i), list(columns))
+                return await pipe.execute(raise_on_error=False)  # what is no hash spoils no other
+
         try:
-            if self._client is None:
-                longest = _LONGEST if timeout is None else timeout
-                wait = {"socket_timeout": longest, "socket_connect_timeout": longest}
-                self._client = redis.Redis.from_url(filled(self._url), decode_responses=True, **wait)
-                weakref.finalize(self, self._client.close)
-            pipe = self._client.pipeline(transaction=False)
-            for i in ids:
-                pipe.hmget(self._name.format(i), list(columns))
-            found = pipe.execute(raise_on_error=False)  # what is no hash spoils no other
+            found = run_within(TIME_LIMIT if timeout is None else timeout, asked)
         except (redis.RedisError, ValueError, OSError) as error:
             msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
             raise TableError(msg) from error

@@ -12,6 +12,7 @@ from skyband.errors import SchemaError, TableError, nearest
 from skyband.tables._need import shown
 from skyband.tables._types import alchemy, arrow_type
 from skyband.tables.protocol import SCORE, Changes
+from skyband.tables.sqlfetch import ids_parameter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -86,8 +87,10 @@ class SqlTable:
         found: list[Any] = []
         with self.connected(timeout) as connection:
             for low in range(0, len(ids), _MANY):
-                some = sqlalchemy.select(*wanted).where(wanted[0].in_(list(ids[low : low + _MANY])))
-                found += connection.execute(some).all()
+                some: Any = list(ids[low : low + _MANY])
+                if isinstance(wanted[0].type, (sqlalchemy.Integer, sqlalchemy.String)):
+                    some = ids_parameter(sqlalchemy, some, self.dialect)
+                found += connection.execute(sqlalchemy.select(*wanted).where(wanted[0].in_(some))).all()
         return self.arrow(names, found)
 
     def _column(self, name: str) -> Any:

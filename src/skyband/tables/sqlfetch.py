@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,21 +58,27 @@ class SqlFetch:
         sa = need("sqlalchemy", "sql")
         names = [self.key, *columns]
         table = sa.table(self._name, *(sa.column(n) for n in names), schema=self._schema)
-        query = sa.select(*(table.c[n] for n in names)).where(table.c[self.key].in_(list(ids)))
         try:
             if self._engine is None:
-                url = self._url
-                opens = isinstance(url, str)
-                self._engine = sa.create_engine(filled(url), connect_args=patience(url)) if opens else url
+                self._engine = self._opened(sa)
             with self._engine.connect() as connection:
                 if timeout is not None and connection.dialect.name == "postgresql":
                     wait = sa.select(sa.func.set_config("statement_timeout", str(max(int(timeout * 1000), 1)), True))
                     connection.execute(wait)
+                wanted = table.c[self.key].in_(ids_parameter(sa, ids, connection.dialect.name))
+                query = sa.select(*(table.c[n] for n in names)).where(wanted)
                 rows = [dict(row) for row in connection.execute(query).mappings()]
         except (sa.exc.SQLAlchemyError, OSError) as error:
             msg = shown(f"table {self._name!r} failed: {str(error).splitlines()[0]}")
             raise TableError(msg) from error
         return table_of(rows, names)
+
+    def _opened(self, sa: Any) -> Any:
+        if not isinstance(self._url, str):
+            return self._url
+        engine = sa.create_engine(filled(self._url), connect_args=patience(self._url))
+        weakref.finalize(self, engine.dispose)
+        return engine
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels: where to ask, and no connection."""
@@ -79,3 +86,18 @@ class SqlFetch:
             msg = f"table {self._name!r} has an open engine, which cannot travel: give the address as a text"
             raise TableError(msg)
         return {**self.__dict__, "_engine": None}
+
+
+def ids_parameter(sa: Any, ids: Sequence[object], dialect: str) -> Any:
+    """The ids as a parameter, without those that no row can have: a database refuses the whole statement for one.
+
+    SQLAlchemy takes the type of all from the first, so that PostgreSQL would get the others as 32-bit integers.
+    """
+    wanted, kind = list(ids), None
+    if any(isinstance(i, int) and not isinstance(i, bool) for i in ids):
+        short = [i for i in ids if not isinstance(i, int) or -(1 << 63) <= i < 1 << 63]
+        wanted = short if dialect == "sqlite" else wanted  # its integers have 64 bits
+        kind = sa.BigInteger() if len(wanted) == len(short) else sa.Numeric()
+    elif dialect == "postgresql":  # its texts hold no NUL
+        wanted = [i for i in ids if not (isinstance(i, str) and "\0" in i)]
+    return sa.bindparam("ids", wanted, type_=kind, expanding=True)
