@@ -4,14 +4,17 @@ import faulthandler
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import skyband as sb
 from skyband.engines import build
 from skyband.engines.checked import checked, held, real
+from skyband.flow import blob
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -97,6 +100,76 @@ def test_what_is_loaded_is_a_copy_that_can_be_written_to():
     assert saved["x"].tolist() == [1.0, 2.0]
     with pytest.raises(sb.SnapshotError, match="x is list and should be int64"):
         checked({"x": [1, 2]}, {"x": held("i8", 2)})
+
+
+# ---------------------------------------------------------------- memory
+
+
+def stream(table, compression=None):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def state(data, shape, *, header=b'{"format": 2}', compression=None):
+    """A state of one column, with a right checksum: forged, not damaged."""
+    columns = {"name": ["a"], "shape": pa.array([shape], pa.list_(pa.int64())), "data": pa.array([data], pa.binary())}
+    table = pa.table(columns)
+    marks = {b"skyband": header, b"checksum": blob._checksum(header, table)}
+    return stream(table.replace_schema_metadata(marks), compression)
+
+
+def many(kind):
+    """A column that has 30 million values and hardly a byte."""
+    rows = 30_000_000
+    if kind == "null":
+        return pa.nulls(rows)
+    if kind == "struct":
+        return pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    if kind == "runs":
+        return pa.RunEndEncodedArray.from_arrays(pa.array([rows], pa.int32()), pa.array([1]))
+    if kind == "list":
+        return pa.ListArray.from_arrays(pa.array([0, rows], pa.int32()), pa.nulls(rows))
+    if kind == "views":
+        start, size = pa.array([0] * 20_000, pa.int32()), pa.array([20_000] * 20_000, pa.int32())
+        return pa.ListViewArray.from_arrays(start, size, pa.array(np.zeros(20_000, np.int8)))
+    return pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.nulls(rows))
+
+
+FORGED = {
+    "compressed array": lambda: state(stream(pa.table({"v": np.zeros(30_000_000)}), "zstd"), [30_000_000]),
+    "compressed table": lambda: state(stream(pa.table({"v": np.zeros(30_000_000)}), "lz4"), None),
+    "compressed dictionary": lambda: state(
+        stream(pa.table({"v": pa.DictionaryArray.from_arrays([0], pa.array(np.zeros(30_000_000)))}), "zstd"), None
+    ),
+    "compressed outside": lambda: state(bytes(240_000_000), None, compression="zstd"),
+    "deep header": lambda: state(b"", None, header=b"[" * 100_000),
+    **{f"long {kind} table": lambda kind=kind: state(stream(pa.table({"v": many(kind)})), None) for kind in (
+        "null", "struct", "runs", "list", "views", "dictionary"
+    )},
+    **{f"long {kind} array": lambda kind=kind: state(stream(pa.table({"v": many(kind)})), [30_000_000]) for kind in (
+        "null", "runs"
+    )},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_a_forged_state_is_refused_before_it_fills_the_memory(kind):
+    made = FORGED[kind]()
+    assert len(made) < 2_000_000
+    usual = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        with pytest.raises(sb.SnapshotError):
+            blob.read(made)
+        taken = tracemalloc.get_traced_memory()[1] + pool.max_memory()
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(usual)
+    assert taken < 20_000_000
 
 
 if __name__ == "__main__":

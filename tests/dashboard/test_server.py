@@ -1,5 +1,6 @@
 """The server: its API, its events, its metrics, and whom it lets in."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -7,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from shown import answers, fetch, fetched
 
 import skyband as sb
-from skyband.dashboard import Dashboard, Hub
+from skyband.dashboard import Dashboard, Hub, connections, wire
 from skyband.errors import DashboardError
 
 TOKEN = "a token of enough length"  # noqa: S105 - of a test
@@ -109,6 +111,14 @@ def test_what_is_not_there_is_404(dashboard, path):
 )  # fmt: skip
 def test_what_makes_no_sense_is_422(dashboard, path):
     assert fetch(dashboard.url + path.replace('"', "%22"))[0] == 422
+
+
+@pytest.mark.parametrize("group", ["[" * 5000, '{"a":' * 3000, '"\\ud800"', "9" * 5000, "1e999"])
+@pytest.mark.parametrize("rest", ["", "/history", "/windows/1", "/about"])
+def test_a_group_is_a_text_whatever_is_in_it(dashboard, group, rest):
+    query = urllib.parse.quote("by symbol/é?", safe="")
+    status, _, _ = fetch(f"{dashboard.url}/api/boards/{query}{rest}?group={urllib.parse.quote(group)}")
+    assert status == (200 if rest == "/about" else 404)
 
 
 def test_openapi_describes_every_address(dashboard):
@@ -213,6 +223,144 @@ def test_metrics_hold_no_data_of_users(dashboard):
     assert "my_own_figure" not in text
     for line in text.splitlines():
         assert re.fullmatch(r"# (HELP|TYPE) \w+ .+|\w+ [\d.e+-]+", line)
+
+
+# ---------------------------------------------------------------- how much it takes
+
+
+def ended(link, seconds=10):
+    """Whether the server closes the connection; what it sent before."""
+    link.settimeout(seconds)
+    received = b""
+    try:
+        while piece := link.recv(1 << 16):
+            received += piece
+    except TimeoutError:
+        return False, received
+    except ConnectionResetError:
+        pass
+    return True, received
+
+
+def connected(dashboard):
+    return socket.create_connection(("127.0.0.1", dashboard.port), timeout=10)
+
+
+HEAD = b"POST /api/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def test_a_body_is_refused_before_it_is_read():
+    with Dashboard(Hub(), port=0, token=TOKEN) as dashboard:
+        with connected(dashboard) as link:
+            link.sendall(HEAD + b"Content-Length: 800000000\r\n\r\n")
+            closed, received = ended(link)
+            assert closed
+            assert received.split()[1] == b"413"
+        with connected(dashboard) as link:
+            link.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"2000\r\n" + b" " * 0x2000 + b"\r\n") * 4)
+            closed, received = ended(link)
+            assert closed
+            assert received.split()[1] == b"413"
+        body = json.dumps({"token": TOKEN}).encode().ljust(16 << 10)
+        with connected(dashboard) as link:
+            link.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            assert ended(link)[1].split()[1] == b"204"
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"token":["\\ud800"]}', b'{"token":"\\ud800"}', b"[" * 9000, b'"\\ud800"', b"\xff", b'{"token":NaN}']
+)
+def test_no_body_brings_it_down(body):
+    with Dashboard(Hub(), port=0, token=TOKEN) as dashboard, connected(dashboard) as link:
+        link.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert ended(link)[1].split()[1] in (b"400", b"401", b"422")
+
+
+def test_no_more_screens_follow_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(wire, "MAX_CLIENTS", 5)
+    request = b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Dashboard(Hub(), port=0) as dashboard, contextlib.ExitStack() as stack:
+        links = [stack.enter_context(connected(dashboard)) for _ in range(40)]
+        for link in links:
+            link.sendall(request)
+        said = [link.makefile("rb").readline().split()[1] for link in links]
+        assert sorted(said) == [b"200"] * 5 + [b"503"] * 35
+        assert fetch(f"{dashboard.url}/api/stream")[0] == 503
+        for link in links:
+            link.close()
+        until = time.monotonic() + 20
+        while dashboard._wire.clients:
+            assert time.monotonic() < until
+        assert len(events(dashboard, "/api/stream", 1)) == 1, "there is room again"
+
+
+HALVES = {
+    "nothing": [b""],
+    "request line": [b"GET /api/hea"],
+    "headers": [b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n", *[b"a: b\r\n"] * 1000],
+    "body": [HEAD + b"Content-Length: 9999\r\n\r\n", *[b" "] * 1000],
+    "body that nobody reads": [
+        b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n", *[b" "] * 1000,
+    ],
+    "second request": [b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /api", *[b"x"] * 1000],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_request_that_is_not_completed_in_time_is_closed(half, monkeypatch):
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
+    with Dashboard(Hub(), port=0, token=None if "nobody" in half else TOKEN) as dashboard:
+        with connected(dashboard) as link:
+            first, *drops = HALVES[half]
+            link.sendall(first)
+            stop = threading.Event()
+
+            def drip():
+                with contextlib.suppress(OSError):
+                    for drop in drops:
+                        if stop.wait(0.02):
+                            return
+                        link.sendall(drop)
+
+            dripping = threading.Thread(target=drip)
+            dripping.start()
+            assert ended(link)[0]
+            stop.set()
+            dripping.join()
+        assert dashboard._server.server_state.connections == set()
+
+
+def test_a_stream_goes_on_when_its_request_is_complete(monkeypatch):
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(wire, "_BEAT", 1)
+    with Dashboard(Hub(), port=0) as dashboard:
+        assert [name for name, _ in events(dashboard, "/api/stream", 6)][2:] == ["beat"] * 4
+
+
+def test_connections_beyond_the_limit_are_closed(monkeypatch):
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    with Dashboard(Hub(), port=0) as dashboard, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            link = stack.enter_context(connected(dashboard))
+            link.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert link.recv(1 << 16)
+        assert ended(stack.enter_context(connected(dashboard))) == (True, b"")
+
+
+def test_a_client_that_does_not_read_is_closed(monkeypatch):
+    monkeypatch.setattr(connections, "STALL_SECONDS", 0.1)
+    hub = Hub()
+    hub.answers("q", answers(0, [f"{i} {'x' * 100}" for i in range(5000)]))
+    with Dashboard(hub, port=0) as dashboard, socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        link.connect(("127.0.0.1", dashboard.port))
+        link.sendall(b"GET /api/boards/q HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
+        assert link.recv(4)
+        until = time.monotonic() + 60
+        while dashboard._server.server_state.connections:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert dashboard._server.server_state.total_requests < 50
 
 
 # ---------------------------------------------------------------- who may come in

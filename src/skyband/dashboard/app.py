@@ -9,19 +9,21 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request, Response
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from skyband import __version__
 from skyband.dashboard import metrics, models
 from skyband.dashboard.guard import SIGN_IN, cookie_name, pass_for, same
-from skyband.dashboard.wire import Wanted
+from skyband.dashboard.wire import MAX_CLIENTS, Wanted
 
 if TYPE_CHECKING:
     from skyband.dashboard.board import Board
+    from skyband.dashboard.guard import Message, Receive, Send
     from skyband.dashboard.hub import Hub, Key
     from skyband.dashboard.wire import Wire
 
-MOST_BOARDS, MOST_CLIENTS = 64, 128
+MOST_BOARDS = 64
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"model": models.Trouble}}
 
@@ -40,6 +42,14 @@ def build(hub: Hub, wire: Wire, *, token: str | None = None, secure: bool = Fals
         docs_url=None,  # they load scripts from other hosts
         redoc_url=None,
     )
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        """Say what is wrong with a request, without what it held: a token, or half of a surrogate pair."""
+        return JSONResponse(
+            {"detail": [{name: one[name] for name in ("type", "loc", "msg")} for one in error.errors()]}, 422
+        )
+
     _page(app)
     _api(app, hub)
     _events(app, hub, wire)
@@ -147,15 +157,29 @@ def _events(app: FastAPI, hub: Hub, wire: Wire) -> None:
         wanted += [Wanted(_key(text), brief=True) for text in brief or []]
         if len(wanted) > MOST_BOARDS:
             raise HTTPException(422, f"at most {MOST_BOARDS} boards can be followed at once")
-        if wire.clients >= MOST_CLIENTS:
-            raise HTTPException(503, "too many screens follow already")
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(wire.events(wanted), media_type="text/event-stream", headers=headers)
+        return _EventStream(wire, wanted)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> PlainTextResponse:
         """Figures for Prometheus."""
         return PlainTextResponse(metrics.written(hub, wire), media_type=metrics.TYPE)
+
+
+class _EventStream(StreamingResponse):
+    """The events of one screen, which is counted from when the response begins until it has ended."""
+
+    def __init__(self, wire: Wire, wanted: list[Wanted]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(wire.events(wanted), media_type="text/event-stream", headers=headers)
+        self._wire = wire
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        with self._wire.following() as room:
+            if room:
+                await super().__call__(scope, receive, send)
+            else:
+                full = JSONResponse({"detail": f"{MAX_CLIENTS} screens follow already: close one"}, 503)
+                await full(scope, receive, send)
 
 
 def _found(hub: Hub, query: str, group: list[str] | None) -> Board:
@@ -173,7 +197,7 @@ def _part(text: str) -> str | None:
 def _text(text: str) -> str:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, str) else text
 

@@ -66,28 +66,3 @@ def checked(figures: Mapping[str, float | None]) -> dict[str, float]:
         if math.isfinite(plain):
             kept[name] = plain
     return kept
-
-
-_SECRETS = (
-    (re.compile(r"(?<=://)[^/\s@]*@"), "***@"),  # user and password of an address
-    (
-        re.compile(
-            r"(?i)\b((?:\w*(?:password|passwd|pwd|secret|token|api_?key|access_?key)\w*)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
-        ),
-        r"\1***",
-    ),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 ***"),
-)
-
-
-def scrubbed(text: str) -> str:
-    """`text` without what looks like a secret: an error may quote the address it failed to reach.
-
-    Examples
-    --------
-    >>> scrubbed("could not reach postgresql://me:hunter2@db/app?password=hunter2 with token: abc")
-    'could not reach postgresql://***@db/app?password=*** with token: ***'
-    """
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text

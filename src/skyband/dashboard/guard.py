@@ -19,6 +19,9 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 SIGN_IN = "/api/session"
 """The one address that takes a POST."""
 
+MAX_BODY = 16 << 10
+"""Bytes that a request body may have: that of the one POST, which comes before anyone has signed in."""
+
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -80,6 +83,12 @@ class Guard:
             await send(message)
 
         refused = self._refused(scope["method"], scope["path"], headers)
+        if refused is None and scope["method"] == "POST":
+            body = await _body(headers, receive)
+            if body is None:
+                refused = 413, f"a request body has at most {MAX_BODY:,} bytes"
+            else:
+                receive = _replay(body, receive)
         if refused is None:
             await self._app(scope, receive, sent)
             return
@@ -88,6 +97,8 @@ class Guard:
         extra = [(b"www-authenticate", b"Bearer")] if status == 401 else []
         if status == 405:
             extra = [(b"allow", b"POST" if scope["path"] == SIGN_IN else b"GET")]
+        if status == 413:
+            extra = [(b"connection", b"close")]  # the rest of the body is not read
         start = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *extra]
         await sent({"type": "http.response.start", "status": status, "headers": start})
         await sent({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
@@ -131,6 +142,30 @@ class Guard:
             return False
         cookie = jar.get(cookie_name(secure=self._secure))
         return cookie is not None and same(cookie.value, pass_for(self._token))
+
+
+async def _body(headers: dict[bytes, str], receive: Receive) -> bytes | None:
+    """The body of a request; None if it is too long, or did not come."""
+    if int(headers.get(b"content-length", "0")) > MAX_BODY:  # h11 has checked that it is a number
+        return None
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] != "http.request" or len(body) > MAX_BODY:
+            return None
+        if not message.get("more_body", False):
+            return body
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Receive a body that was read already, then what comes after it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return received
 
 
 def same(given: str, right: str) -> bool:

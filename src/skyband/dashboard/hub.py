@@ -15,8 +15,9 @@ from skyband.dashboard.about import About
 from skyband.dashboard.board import Board, refresh
 from skyband.dashboard.cells import texts
 from skyband.dashboard.feed import Feed
-from skyband.dashboard.figures import checked, scrubbed
+from skyband.dashboard.figures import checked
 from skyband.errors import DashboardError
+from skyband.redaction import redact
 
 if TYPE_CHECKING:
     from skyband.dashboard.parts import Group
@@ -125,7 +126,7 @@ class Hub:
     def error(self, text: str | None) -> None:
         """Show that something went wrong, without what looks like a secret; None: it is over."""
         with self._lock:
-            self.trouble = scrubbed(str(text))[:_LONGEST] if text else ""
+            self.trouble = redact(str(text)[: 16 * _LONGEST])[:_LONGEST] if text else ""
             self.state = "failed" if text else "running"
             self.version += 1
 

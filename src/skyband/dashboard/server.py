@@ -85,6 +85,7 @@ class Dashboard:
             return self
         uvicorn = _uvicorn()
         from skyband.dashboard.app import build
+        from skyband.dashboard.connections import BoundedProtocol
 
         self._wire = Wire(self.hub)
         secure = self._tls is not None
@@ -95,6 +96,7 @@ class Dashboard:
             log_config=None,  # a log of requests could hold names
             access_log=False,
             lifespan="off",
+            http=BoundedProtocol,
             ws="none",
             server_header=False,
             proxy_headers=False,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 PERIOD = 0.2
 """Seconds between two looks at what has changed."""
+
+MAX_CLIENTS = 128
+"""Screens that may follow at a time."""
 
 _BEAT = 15  # periods of silence before a sign of life
 _IDLE = 50  # periods that a board nobody looks at stays written
@@ -58,36 +62,42 @@ class Wire:
         """End all streams at their next wake."""
         self._open = False
 
+    @contextmanager
+    def following(self) -> Iterator[bool]:
+        """Count a screen while it follows; whether there was room for it."""
+        room = self.clients < MAX_CLIENTS
+        self.clients += room
+        try:
+            yield room
+        finally:
+            self.clients -= room
+            if not self.clients:
+                self._written.clear()
+
     async def events(self, boards: list[Wanted]) -> AsyncIterator[bytes]:
         """The stream of one screen that shows `boards`."""
         loop = asyncio.get_running_loop()
         seen: dict[Wanted, int] = {}
         version, silent = -1, 0
-        self.clients += 1
-        try:
-            yield event("hello", {"instance": self._hub.began})
-            while self._open:
-                tick = int(loop.time() / PERIOD)
-                parts = []
-                if version != self._hub.version:
-                    version, body = self._told()
-                    parts.append(body)
-                for wanted, written in zip(boards, self._write(boards, tick), strict=True):
-                    if written.stamp != seen.get(wanted, 0):
-                        seen[wanted] = written.stamp
-                        parts.append(written.body)
-                        self.sent += 1
-                silent = 0 if parts else silent + 1
-                if silent >= _BEAT:
-                    silent = 0
-                    parts.append(event("beat", {}))
-                if parts:
-                    yield b"".join(parts)
-                await asyncio.sleep((tick + 1) * PERIOD - loop.time())
-        finally:
-            self.clients -= 1
-            if not self.clients:
-                self._written.clear()
+        yield event("hello", {"instance": self._hub.began})
+        while self._open:
+            tick = int(loop.time() / PERIOD)
+            parts = []
+            if version != self._hub.version:
+                version, body = self._told()
+                parts.append(body)
+            for wanted, written in zip(boards, self._write(boards, tick), strict=True):
+                if written.stamp != seen.get(wanted, 0):
+                    seen[wanted] = written.stamp
+                    parts.append(written.body)
+                    self.sent += 1
+            silent = 0 if parts else silent + 1
+            if silent >= _BEAT:
+                silent = 0
+                parts.append(event("beat", {}))
+            if parts:
+                yield b"".join(parts)
+            await asyncio.sleep((tick + 1) * PERIOD - loop.time())
 
     def _told(self) -> tuple[int, bytes]:
         if self._status[0] != self._hub.version:

@@ -6,12 +6,14 @@ Nothing in it is code, and all of it is checked before it is used.
 from __future__ import annotations
 
 import json
+import struct
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.errors import SnapshotError
 
@@ -56,7 +58,7 @@ def _checksum(said: bytes, table: pa.Table) -> bytes:
 def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[dict[str, Any], Saved]:
     """Header and columns; of damaged ones an error that says what is `wrong`, why, and what to do `instead`."""
     try:
-        table = unwrite(blob)
+        table = _unwrite_untrusted(blob)
         metadata = table.schema.metadata or {}
         header = json.loads(metadata[_KEY])
         if metadata.get(_SUM, b"none") != (_checksum(metadata[_KEY], table) if header["format"] > 1 else b"none"):
@@ -64,12 +66,12 @@ def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[d
             raise ValueError(msg)  # noqa: TRY301 - told below
         saved: Saved = {}
         for row in table.to_pylist():
-            inner = unwrite(row["data"])
+            inner = _unwrite_untrusted(row["data"])
             if row["shape"] is None:
                 saved[row["name"]] = inner
             else:
-                saved[row["name"]] = np.array(inner.column("v").to_numpy()).reshape(row["shape"])
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+                saved[row["name"]] = _numbers(inner.column("v")).reshape(row["shape"])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError, struct.error) as error:
         why = (str(error).splitlines() or [""])[0][:200]
         msg = f"{wrong} ({type(error).__name__}: {why}): {instead}"
         raise SnapshotError(msg) from error
@@ -105,3 +107,81 @@ def unwrite(blob: bytes) -> pa.Table:
         table = reader.read_all()
     table.validate(full=True)
     return table
+
+
+# ---------------------------------------------------------------- what others may have written
+
+
+def _unwrite_untrusted(blob: bytes) -> pa.Table:
+    """The table in an Arrow stream, refused before it would take much more memory than `blob`.
+
+    Arrow allocates what compressed buffers declare, and gives arrays any length whose type needs no buffer.
+    """
+    for message in pa.ipc.MessageReader.open_stream(blob):
+        if _compressed(bytes(message.metadata)):
+            msg = "its buffers are compressed"
+            raise ValueError(msg)
+    table = unwrite(blob)
+    longest = 8 * len(blob) + 1024  # a bit a value is the least that we write; a few rows may be of nothing but NULL
+    if table.num_rows > longest:
+        msg = f"{table.num_rows} rows in {len(blob)} bytes"
+        raise ValueError(msg)
+    for column in table.columns:
+        if pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type):
+            for chunk in column.chunks:
+                _check_lengths(chunk, longest)
+    return table
+
+
+def _compressed(metadata: bytes) -> bool:
+    """Whether a message of an Arrow stream is a batch with compressed buffers (Message.fbs of the Arrow format)."""
+
+    def field(table: int, number: int) -> int:
+        """Where a field of a flatbuffer table is; 0 if it is not there."""
+        vtable = table - struct.unpack_from("<i", metadata, table)[0]
+        place = 4 + 2 * number
+        if place >= struct.unpack_from("<H", metadata, vtable)[0]:
+            return 0
+        offset: int = struct.unpack_from("<H", metadata, vtable + place)[0]
+        return table + offset if offset else 0
+
+    def pointed(place: int) -> int:
+        return place + int(struct.unpack_from("<I", metadata, place)[0])
+
+    message = pointed(0)
+    kind, header = field(message, 1), field(message, 2)
+    if not kind or not header or metadata[kind] not in (2, 3):  # a dictionary or a record batch
+        return False
+    batch = pointed(header)
+    if metadata[kind] == 2:
+        data = field(batch, 1)
+        if not data:
+            return False
+        batch = pointed(data)
+    return field(batch, 3) != 0
+
+
+def _check_lengths(array: pa.Array, longest: int) -> None:
+    """Refuse arrays that hold, at any depth, more values than their bytes can."""
+    kind = array.type
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        total = pc.sum(pc.list_value_length(array)).as_py() or 0  # views may overlap
+    else:
+        total = len(array)
+    if total > longest:
+        msg = f"{total} values of type {kind} in {longest // 8} bytes"
+        raise ValueError(msg)
+    if pa.types.is_dictionary(kind):
+        _check_lengths(array.dictionary, longest)
+    elif pa.types.is_struct(kind) or pa.types.is_union(kind):
+        for place in range(kind.num_fields):
+            _check_lengths(array.field(place), longest)
+    elif pa.types.is_nested(kind):  # lists of all kinds, maps, runs
+        _check_lengths(array.values, longest)
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    if not (pa.types.is_primitive(column.type) and not column.null_count):
+        msg = f"an array of type {column.type} with {column.null_count} NULLs"
+        raise ValueError(msg)
+    return np.array(column.to_numpy())

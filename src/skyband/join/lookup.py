@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.errors import SkybandError, TableError
+from skyband.errors import TableError
 from skyband.flow.source import as_table
+from skyband.redaction import redact
 
 if TYPE_CHECKING:
     from skyband.query.join import Join
@@ -165,10 +166,8 @@ class _Round:
                 error, rows = str(problem), problem.rows if isinstance(problem.rows, pa.Table) else rows
                 if problem.retry_after is not None:
                     self.owner.quiet = time.monotonic() + problem.retry_after
-            except (SkybandError, OSError, ValueError, TypeError, KeyError, ArithmeticError) as problem:
-                error = f"{type(problem).__name__}: {problem}"
             except Exception as problem:  # noqa: BLE001 - nothing that a service does may stop the stream
-                error = f"{type(problem).__name__}: {problem}"
+                error = redact(f"{type(problem).__name__}: {problem}")
             pause *= 2
         with self.lock:
             if not self.over:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from skyband.errors import TableError
+from skyband.redaction import redact
 
 
 def need(module: str, extra: str) -> Any:
@@ -27,15 +28,14 @@ def need(module: str, extra: str) -> Any:
 
 
 def shown(text: str) -> str:
-    """A message without the secrets that addresses in it may hold: user, password, and what stands behind `?`.
+    """A message without secrets, and of addresses in it without what stands behind `?`.
 
     Examples
     --------
     >>> shown("redis://:secret@localhost:6379/0 failed, as did https://u:p@e.org/users?token=abc")
-    'redis://...@localhost:6379/0 failed, as did https://...@e.org/users?...'
+    'redis://***@localhost:6379/0 failed, as did https://***@e.org/users?...'
     """
-    return _QUERY.sub(r"\1?...", _LOGIN.sub("://...@", text))
+    return _QUERY.sub(r"\1?...", redact(text))
 
 
-_LOGIN = re.compile(r"://[^/\s'\"]*@")
 _QUERY = re.compile(r"(://[^\s?'\"]*)\?[^\s'\"]*")
