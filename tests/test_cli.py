@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from datetime import UTC, datetime
+from inspect import signature
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkRuntimeError
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 import skyband as sb
 import skyband.cli._board as shown
-from skyband.cli import app, run
+from skyband.cli import app, demo, run
 from skyband.cli._figures import Figures
 from skyband.lang import load
 
@@ -128,15 +129,53 @@ def test_demo_prints_boards_where_there_is_no_terminal():
         assert all(word in board for word in ("window ", "entered ", "left ", "rows/s", "rows in the window", "late "))
 
 
-def test_ctrl_c_ends_the_demo_cleanly():
-    with process("demo", "--in-process", "--seconds", "60", "--rows-per-second", "2000") as running:
+def test_the_demo_runs_until_ctrl_c():
+    with process("demo", "--in-process", "--rows-per-second", "2000") as running:
         assert running.stdout.readline().startswith("skyband demo")
-        time.sleep(0.2)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert running.returncode == 0, err
     assert err == ""
     assert "windows from" in out
+    assert signature(demo.demo).parameters["seconds"].default is None
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--version"],
+        ["--help"],
+        ["demo", "--help"],
+        ["explain", "--by", "x", "--window", "5 min/1 min", "--time", "ts"],
+        ["demo", "--in-process", "--rows-per-second", "2000"],
+        ["demo", "--in-process", "--rows-per-second", "2000", "--json"],
+        ["demo", "--in-process", "--rows-per-second", "2000", "--dashboard", "--port", "0"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_has_had_enough_is_no_error(command, unbuffered):
+    """As `head` does: the other end of the pipe is closed before the first line is written."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "skyband", *command], stdout=write, stderr=subprocess.PIPE, text=True, timeout=120,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, check=False,
+    )  # fmt: skip
+    os.close(write)
+    said = [line for line in done.stderr.splitlines() if "windows from" not in line]
+    assert (done.returncode, said) == (0, [])
+
+
+def test_a_broken_pipe_elsewhere_is_an_error():
+    code = (
+        "import sys; from skyband import cli\n"
+        "@cli.app.command('lost')\ndef lost(): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "sys.argv = ['skyband', 'lost']; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert "Broken pipe" in done.stderr
 
 
 def fetched(url):

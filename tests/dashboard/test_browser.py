@@ -211,6 +211,55 @@ def test_an_error_is_shown_and_goes(dashboard, seen):
     page.locator("#state[data-state=ended]").wait_for()
 
 
+def test_a_run_that_has_ended_stays_so_when_its_server_is_gone(browser, dashboard):
+    """What `skyband demo --dashboard` does at Ctrl-C: the last word reaches the page, and nothing turns red."""
+    hub = dashboard.hub
+    fill(hub, "q", "other")
+    seen = Seen(browser, dashboard)
+    page = seen.page
+    page.goto(at(dashboard, "q"))
+    until(page, "document.querySelectorAll('#board tbody tr').length === 6")
+    page.evaluate(
+        """() => {
+            const pill = document.querySelector("#state");
+            window.states = [];
+            new MutationObserver(() => window.states.push(pill.dataset.state)).observe(pill, {attributes: true});
+        }"""
+    )
+    hub.finish()
+    dashboard.stop()
+    page.locator("#state[data-state=ended]").wait_for()
+    with page.expect_event("requestfailed"):  # it has looked for the server, and found none
+        pass
+    assert page.locator("#state").inner_text() == "Ended"
+    assert page.locator("#banner").is_hidden()
+    assert not page.evaluate("document.documentElement.classList.contains('stale')")
+    assert set(page.evaluate("window.states")) == {"ended"}
+    assert labels(page) == NAMES
+    fresh = Hub()
+    fill(fresh, "q", "other")
+    with Dashboard(fresh, port=dashboard.port):  # the next run on the same port
+        page.locator("#state[data-state=live]").wait_for()
+    seen.close(errors=True)
+
+
+def test_the_error_of_a_run_stays_when_its_server_is_gone(browser, dashboard):
+    hub = dashboard.hub
+    fill(hub, "q", "other")
+    seen = Seen(browser, dashboard)
+    page = seen.page
+    page.goto(at(dashboard, "q"))
+    until(page, "document.querySelectorAll('#board tbody tr').length === 6")
+    hub.error("batch 7 failed")
+    dashboard.stop()
+    page.locator("#state[data-state=failed]").wait_for()
+    with page.expect_event("requestfailed"):
+        pass
+    assert page.locator("#state").get_attribute("data-state") == "failed"
+    assert page.locator("#banner").inner_text() == "batch 7 failed"
+    seen.close(errors=True)
+
+
 def test_text_stays_text(dashboard, seen):
     hub, page = dashboard.hub, seen.page
     for window in range(2):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import sys
 import traceback
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -17,18 +19,26 @@ from skyband.errors import SkybandError
 class _Errors(TyperGroup):
     """A group of commands whose errors are one line; a traceback only helps those who ask for it."""
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().make_context(*args, **options)
+        except BrokenPipeError:  # of the version or a help text
+            if not _reader_gone():
+                raise
+            raise typer.Exit(_exit.FINE) from None
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, OSError) as error:
-            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-                raise typer.Exit(_told(error, debug=ctx.params.get("debug"))) from None
+        except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
             raise typer.Exit(_exit.INTERRUPTED) from None
         except Exception as error:
             if hasattr(error, "exit_code"):  # of a wrong option, which typer shows
                 raise
+            if isinstance(error, BrokenPipeError) and _reader_gone():
+                raise typer.Exit(_exit.FINE) from None
             raise typer.Exit(_told(error, debug=ctx.params.get("debug"))) from None
 
 
@@ -129,6 +139,35 @@ for _group in (app, bench.app, view.app):
         _command.help = _flowing(_command.help or "")
 
 
+def _reader_gone() -> bool:
+    """Whether whoever read stdout has closed it, as `head` does; then nothing more is written there."""
+    try:
+        sys.stdout.flush()
+        if not hasattr(select, "poll"):
+            return False
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0)):
+            return False
+    except BrokenPipeError:
+        pass
+    except (OSError, ValueError):  # stdout is no file
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout once more at its end
+    return True
+
+
+def _break_pipe(_console: object) -> NoReturn:
+    """In place of Rich's handler, which exits with 1."""
+    raise BrokenPipeError
+
+
 def main() -> None:
-    """Run the command that the arguments name."""
-    app()
+    """Run the command that the arguments name. Exits with 0 if the reader of its output has had enough."""
+    from rich.console import Console
+
+    Console.on_broken_pipe = _break_pipe  # type: ignore[method-assign, assignment]
+    try:
+        app()
+    finally:
+        _reader_gone()

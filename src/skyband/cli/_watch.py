@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import tee
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,14 +19,33 @@ NAME = "largest trades"
 """The demo's own query."""
 
 
-class Watch:
+class _Served:
+    """A hub with its dashboard, which tells those who look how the run has ended before it goes."""
+
+    def __init__(self, hub: Hub, port: int) -> None:
+        from skyband.dashboard import Dashboard
+
+        self.hub = hub
+        self.dashboard: Dashboard = Dashboard(hub, port=port).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, BrokenPipeError):
+            self.hub.error(f"{type(error).__name__}: {error}")
+        else:
+            self.hub.finish()
+        self.dashboard.stop()
+
+
+class Watch(_Served):
     """Feeds a dashboard with the demo's query and a few others over the same trades."""
 
     def __init__(self, port: int) -> None:
-        from skyband.dashboard import Dashboard, Hub
+        from skyband.dashboard import Hub
 
-        self.hub: Hub = Hub()
-        self.dashboard: Dashboard = Dashboard(self.hub, port=port).start()
+        super().__init__(Hub(), port)
         self._streams: dict[str, Stream] = {}
 
     def open(self, query: TopK, trades: Iterator[pa.Table], late: str, ahead: str) -> Iterator[pa.Table]:
@@ -62,17 +81,17 @@ class Watch:
         )
 
 
-class Boards:
+class Boards(_Served):
     """Feeds a dashboard with the answers of a Spark stream."""
 
     def __init__(self, queries: Sequence[TopK], port: int, names: Sequence[str]) -> None:
-        from skyband.dashboard import Dashboard, Hub
+        from skyband.dashboard import Hub
 
-        self.hub: Hub = Hub()
+        hub = Hub()
         self.names = list(names)
         for name, query in zip(names, queries, strict=True):
-            self.hub.describe(name, query)
-        self.dashboard: Dashboard = Dashboard(self.hub, port=port).start()
+            hub.describe(name, query)
+        super().__init__(hub, port)
 
     def show(self, rows: list[dict[str, Any]], figures: Figures) -> None:
         """Show the answers of a batch, and how the stream is doing."""

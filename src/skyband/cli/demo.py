@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    import threading
+
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 
 HELP = """Watch the ten largest trades of the last 20 seconds change, on a local Spark stream.
 
-Made-up trades happen now; Spark reads them as they come, and the board shows who entered and who left. It stops
-after two minutes, or at Ctrl-C. With --in-process the trades run through sb.stream instead, without Spark and sixty
+Made-up trades happen now; Spark reads them as they come, and the board shows who entered and who left. It runs until
+Ctrl-C, or for --seconds. With --in-process the trades run through sb.stream instead, without Spark and sixty
 times faster than their own clock. Where the output is no terminal, every few windows are printed as plain tables; with
 --json every window is one line.
 
@@ -51,7 +54,7 @@ _TITLE = "the 10 largest trades (price * volume) of the last {}, every {}"
 
 def demo(
     *,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Stop after this long.")] = 120.0,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Stop after this long. Default: at Ctrl-C.")] = None,
     rows_per_second: Annotated[
         int | None, typer.Option(min=20, help="How many trades come in a second. Default: 20,000; in process 200,000.")
     ] = None,
@@ -63,7 +66,7 @@ def demo(
     in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every window.")] = False,
 ) -> None:
-    """Show the boards until the time is up or Ctrl-C is pressed."""
+    """Show the boards until Ctrl-C, or until the time is up."""
     from rich.console import Console
 
     from skyband.cli._board import Counts
@@ -72,14 +75,13 @@ def demo(
     console = Console(stderr=True) if as_json else whole()
     counts = Counts(title=_TITLE.format(*((SIZE, SLIDE) if in_process else ("20 seconds", "second"))))
     shown = _json if as_json else _live_board if console.is_terminal else _plain
+    limit = math.inf if seconds is None else seconds
     if not in_process:
-        _on_spark(console, shown, counts, seconds, (rows_per_second or 20_000, seed), port if dashboard else None)
+        _on_spark(console, shown, counts, limit, (rows_per_second or 20_000, seed), port if dashboard else None)
     else:
         watch = _watch(console, port) if dashboard else None
-        with contextlib.suppress(KeyboardInterrupt):  # the usual way to leave
-            shown(console, replay(counts, seconds, rows_per_second or 200_000, seed, watch), counts)
-        if watch is not None:
-            watch.dashboard.stop()
+        with watch or contextlib.nullcontext(), contextlib.suppress(KeyboardInterrupt):  # the usual way to leave
+            shown(console, replay(counts, limit, rows_per_second or 200_000, seed, watch), counts)
     console.print(
         f"{counts.boards} windows from {counts.rows:,} rows in {counts.seconds:.0f} seconds. "
         "Next: skyband init, skyband explain --help, skyband bench slide --quick",
@@ -98,37 +100,33 @@ def _on_spark(
     from skyband.cli._stop import wished
     from skyband.cli.run import looks
 
-    with tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True) as folder:
+    with contextlib.ExitStack() as after:
+        folder = after.enter_context(tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True))
         job = _live.pipeline(Path(folder))
         console.print("starting Spark ...", style="dim")
         kernels = _compiled.Ahead(job.queries[0])
         kernels.start()
         feed = _live.Feed(Path(folder), *tape)
-        with wished() as stop:  # the usual way to leave
-            spark = _job.opened(job, _live.QUICK)
-            _job.warm(spark)
-            watch = None
-            if port is not None:
-                from skyband.cli._watch import Boards
+        stop = after.enter_context(wished())  # the usual way to leave
+        spark = _job.opened(job, _live.QUICK)
+        after.callback(spark.stop)
+        _job.warm(spark)
+        watch = None
+        if port is not None:
+            from skyband.cli._watch import Boards
 
-                watch = Boards(job.queries, port, [job.name])
-                console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
-            if kernels.late():
-                console.print("compiling the kernels, this once ...", style="dim")
-            while kernels.is_alive() and not stop.is_set():
-                kernels.join(0.2)
-            feed.start()
-            running = _job.started(job, _job.answers(spark, job))
-            try:
-                reports = looks(running, stop, time.monotonic() + seconds)
-                found = _streamed(running, reports, job.queries, counts, watch)
-                shown(console, found, counts)
-            finally:
-                feed.over.set()
-                running.stop()
-                if watch is not None:
-                    watch.dashboard.stop()
-                spark.stop()
+            watch = after.enter_context(Boards(job.queries, port, [job.name]))
+            console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
+        if kernels.late():
+            console.print("compiling the kernels, this once ...", style="dim")
+        while kernels.is_alive() and not stop.is_set():
+            kernels.join(0.2)
+        feed.start()
+        after.callback(feed.over.set)
+        running = _job.started(job, _job.answers(spark, job))
+        after.callback(running.stop)
+        reports = looks(running, stop, time.monotonic() + seconds)
+        shown(console, _streamed(running, reports, job.queries, counts, watch), counts)
 
 
 def _streamed(
@@ -190,42 +188,47 @@ def replay(
     from skyband.api import stream
     from skyband.cli import _compiled
     from skyband.cli._board import boards
+    from skyband.cli._stop import wished
     from skyband.cli._watch import questions
 
     query = asked()
     _compiled.in_process([query, *(questions(query).values() if watch is not None else ())])  # before the clock starts
     sizes: deque[int] = deque()  # rows of the batches in a window
-    trades = _paced(counts, sizes, seconds, rows_per_second, seed)
-    if watch is not None:
-        trades = watch.open(query, trades, LATE, AHEAD)
-    answers = stream(query, trades, late=LATE, ahead=AHEAD)
-    board = None
-    for table in answers:
-        if counts.over:  # what the end of the trades would answer is of no interest
-            return
-        counts.late, counts.ahead = answers.stats.late, answers.stats.ahead
-        counts.candidates, counts.in_window = answers.candidates, sum(sizes)
+    # an event rather than KeyboardInterrupt, which crashes the process where Numba makes Python objects
+    with wished() as stop:
+        trades = _paced(counts, sizes, seconds, (rows_per_second, seed), stop)
         if watch is not None:
-            watch.show(table, counts)
-        for new in boards(table, board):
-            counts.boards += 1
-            yield new
-            board = new
+            trades = watch.open(query, trades, LATE, AHEAD)
+        answers = stream(query, trades, late=LATE, ahead=AHEAD)
+        board = None
+        for table in answers:
+            if counts.over:  # what the end of the trades would answer is of no interest
+                return
+            counts.late, counts.ahead = answers.stats.late, answers.stats.ahead
+            counts.candidates, counts.in_window = answers.candidates, sum(sizes)
+            if watch is not None:
+                watch.show(table, counts)
+            for new in boards(table, board):
+                counts.boards += 1
+                yield new
+                board = new
 
 
-def _paced(counts: Counts, sizes: deque[int], seconds: float, rows_per_second: int, seed: int) -> Iterator[pa.Table]:
-    """The trades as they come, counted, until the time is up."""
+def _paced(
+    counts: Counts, sizes: deque[int], seconds: float, given: tuple[int, int], stop: threading.Event
+) -> Iterator[pa.Table]:
+    """The trades as they come, counted, until the time is up or somebody wishes so."""
     from skyband.cli._tape import tape
     from skyband.query.duration import duration
 
     tick = round(_TICK * _SPEED * 1_000_000)
     window = duration(SIZE, "size") // tick
     ends: deque[tuple[float, int]] = deque(maxlen=_LATELY)
-    began = time.monotonic()
+    began, (rows_per_second, seed) = time.monotonic(), given
     for number, batch in enumerate(tape(max(1, round(rows_per_second * _TICK)), tick, seed), 1):
-        given = time.monotonic()
+        handed_over = time.monotonic()
         yield batch
-        counts.latency = time.monotonic() - given
+        counts.latency = time.monotonic() - handed_over
         sizes.append(batch.num_rows)
         if len(sizes) > window:
             sizes.popleft()
@@ -233,10 +236,10 @@ def _paced(counts: Counts, sizes: deque[int], seconds: float, rows_per_second: i
         counts.seconds = time.monotonic() - began
         ends.append((counts.seconds, counts.rows))
         counts.rate = _rate(ends)
-        if counts.seconds >= seconds or number >= seconds / _TICK:
+        rest = max(0.0, began + number * _TICK - time.monotonic())
+        if counts.seconds >= seconds or number >= seconds / _TICK or stop.wait(rest):
             counts.over = True
             return
-        time.sleep(max(0.0, began + number * _TICK - time.monotonic()))
 
 
 def _rate(ends: deque[tuple[float, int]]) -> float:

@@ -76,7 +76,7 @@ def run(
     console.print(f"starting Spark for {text(job.name)} ...", highlight=False, markup=False)
     with contextlib.ExitStack() as after:
         if watch is not None:
-            after.callback(watch.dashboard.stop)
+            after.enter_context(watch)
         stop = after.enter_context(wished())
         spark = _job.opened(job)
         if not dry_run:
@@ -95,8 +95,8 @@ def run(
             if stop.is_set():
                 console.print("stopping ...", style="dim")
             query.stop()
-    if failure is not None:
-        raise failed(str(failure))
+        if failure is not None:
+            raise failed(str(failure))
     said = f"{text(job.name)} has stopped; the next start goes on from here."
     console.print(said, style="dim", highlight=False, markup=False)
 

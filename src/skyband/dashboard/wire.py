@@ -80,7 +80,9 @@ class Wire:
         seen: dict[Wanted, int] = {}
         version, silent = -1, 0
         yield event("hello", {"instance": self._hub.began})
-        while self._open:
+        last = False
+        while not last:
+            last = not self._open  # and the state in which it ended is sent
             tick = int(loop.time() / PERIOD)
             parts = []
             if version != self._hub.version:
@@ -97,7 +99,8 @@ class Wire:
                 parts.append(event("beat", {}))
             if parts:
                 yield b"".join(parts)
-            await asyncio.sleep((tick + 1) * PERIOD - loop.time())
+            if not last:
+                await asyncio.sleep((tick + 1) * PERIOD - loop.time())
 
     def _told(self) -> tuple[int, bytes]:
         if self._status[0] != self._hub.version:

@@ -136,18 +136,19 @@ function connection(now) {
 }
 
 function state() {
-  const now = link === "live" && run.state !== "running" ? run.state : link;
+  const over = run.state !== "running" && ["live", "connecting", "lost"].includes(link); // its server may be gone as well
+  const now = over ? run.state : link;
   const pill = $("state");
   if (pill.dataset.state !== now) {
     pill.dataset.state = now;
     put(pill.querySelector("b"), STATES[now] ?? now);
   }
   const banner = $("banner");
-  const text = link === "lost" ? "The server does not answer. What you see is the last that was heard; trying again …"
-    : run.state === "failed" ? run.error : "";
+  const text = run.state === "failed" ? run.error
+    : link === "lost" && !over ? "The server does not answer. What you see is the last that was heard; trying again …" : "";
   banner.hidden = !text;
   put(banner, text);
-  root.classList.toggle("stale", link === "lost");
+  root.classList.toggle("stale", link === "lost" && !over);
 }
 
 // ------------------------------------------------------------- what one can do
