@@ -209,7 +209,7 @@ def test_the_drawn_example_is_that_of_the_paper():
 
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("material", reason="the docs group is not installed")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]  # --quiet hides warnings
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # a notice of the theme, not of our pages
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
     assert done.returncode == 0, done.stderr

@@ -32,6 +32,8 @@ class Http:
         Sent with every call, such as {"Authorization": "Bearer ${TOKEN}"}: `${NAME}`, here and in the address, is
         filled from the environment where the call is made.
 
+    Notes
+    -----
     A page that cannot be read, or a connection that breaks, raises a `TableError` that carries the rows of the pages
     before it; 429 and 503 carry the seconds of Retry-After.
 

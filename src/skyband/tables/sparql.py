@@ -56,6 +56,8 @@ class Sparql:
     optional
         Whether a subject that lacks a property still has a row.
 
+    Notes
+    -----
     Keys and properties reach the query only as checked IRIs. A key that makes no IRI, such as one with a space, has
     no row; a call whose keys all make none is an error.
 

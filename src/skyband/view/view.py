@@ -64,6 +64,8 @@ class View:
         as they are. If not, give them `_version` and write `ordered=False`: the view then remembers the newest version
         of every row it hears of, and what it said, until `forget` lets go of it.
 
+    Notes
+    -----
     Cost: O(1) a change that can be ignored, O(log kmax) others; O(k) a read; one query a refill. Memory: kmax rows.
 
     Examples
