@@ -191,6 +191,25 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
 
+def test_mypy_accepts_the_code_of_the_readme(tmp_path):
+    """As a user's own code: strict, with what the package says of its types."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    session = "".join(example.source for example in doctest.DocTestParser().get_examples(readme))
+    spark = re.search(r"## On Spark\n.*?\n((?:    [^\n]+\n)+)", readme, flags=re.DOTALL).group(1)
+    written = re.findall(r"^\| [^|]+ \| `((?:\w+=)?sb\.[^`]+)` \|", readme, flags=re.MULTILINE)
+    assert len(written) >= 5
+    code = (
+        "from pyspark.sql import DataFrame\n"
+        f"{session}\nq1 = q2 = q3 = query\ntable = sb.tables.open_table('sqlite://', 'stock', key='id')\n"
+        + "\n".join(code.removeprefix("by=").removeprefix("join=") for code in written)
+        + f"\ndef on_spark(trades: DataFrame) -> DataFrame:\n{spark}    return leaders\n"
+    )
+    (tmp_path / "readme.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(tmp_path / "readme.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_pictures_show_what_the_engines_hold():
     figures = script("docs_figures")
     for name, draw in figures.FIGURES.items():
@@ -209,7 +228,15 @@ def test_the_drawn_example_is_that_of_the_paper():
 
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("material", reason="the docs group is not installed")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]  # --quiet hides warnings
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(tmp_path),
+    ]  # --quiet hides warnings
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # a notice of the theme, not of our pages
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
     assert done.returncode == 0, done.stderr

@@ -59,18 +59,20 @@ __all__ = [
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from skyband import spark as spark
+    from skyband import tables as tables
     from skyband.view.view import View
+else:
 
+    def __getattr__(name: str) -> object:
+        """`sb.spark`, `sb.tables` and `sb.View`, which load what they need only when they are used."""
+        if name in ("spark", "tables"):
+            from importlib import import_module
 
-def __getattr__(name: str) -> object:
-    """`sb.spark`, `sb.tables` and `sb.View`, which load what they need only when they are used."""
-    if name in ("spark", "tables"):
-        from importlib import import_module
+            return import_module(f"skyband.{name}")
+        if name == "View":
+            from skyband.view.view import View
 
-        return import_module(f"skyband.{name}")
-    if name == "View":
-        from skyband.view.view import View
-
-        return View
-    msg = f"module 'skyband' has no attribute {name!r}"
-    raise AttributeError(msg)
+            return View
+        msg = f"module 'skyband' has no attribute {name!r}"
+        raise AttributeError(msg)

@@ -10,7 +10,8 @@
     ├── SnapshotError   (ValueError)   a saved state that does not belong to this query
     ├── SinkError       (ValueError)   a place for answers that cannot take them
     ├── TableError      (OSError)      a table outside that did not give what it was asked for
-    └── DashboardError  (ValueError)   a dashboard that cannot be opened, or cannot show what it is given
+    ├── DashboardError  (ValueError)   a dashboard that cannot be opened, or cannot show what it is given
+    └── MissingLibraryError (ImportError)  a library that only some features need is not installed
 
 Every message names the field, the value and what to write instead. All of them are also the
 builtin that Python itself would raise, so that code which knows nothing of skyband can catch them.
@@ -148,6 +149,36 @@ class TableError(SkybandError, OSError):
         super().__init__(message)
         self.retry_after = retry_after
         self.rows = rows
+
+
+class MissingLibraryError(SkybandError, ImportError):
+    """A library that only some features need is not installed; the message says what to install.
+
+    Examples
+    --------
+    >>> raise MissingLibraryError.of("sb.spark.top_k", "pyspark")
+    Traceback (most recent call last):
+        ...
+    skyband.errors.MissingLibraryError: sb.spark.top_k needs pyspark, which is not installed: pip install ...
+    """
+
+    @classmethod
+    def of(cls, feature: str, module: str | None) -> MissingLibraryError:
+        """The error for a feature whose import of `module` failed."""
+        library = str(module).partition(".")[0]
+        install = f'"skyband[{_EXTRAS[library]}]"' if library in _EXTRAS else library
+        return cls(f"{feature} needs {library}, which is not installed: pip install {install}", name=library)
+
+
+_EXTRAS = {  # of each library that is no dependency, the extra that brings it
+    "pyspark": "spark", "pandas": "spark", "google": "spark", "grpc": "spark",
+    "polars": "polars", "duckdb": "duckdb",
+    "sqlalchemy": "sql", "psycopg": "sql", "duckdb_engine": "sql",
+    "httpx": "remote", "redis": "remote", "paho": "remote",
+    "lark": "lang", "rdflib": "lang",
+    "fastapi": "dashboard", "uvicorn": "dashboard",
+    "matplotlib": "plot",
+}  # fmt: skip
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

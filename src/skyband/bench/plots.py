@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from skyband.errors import SourceError
+from skyband.errors import MissingLibraryError
 
 
 def errors(lines: list[dict[str, Any]], path: Path) -> None:
@@ -61,6 +61,5 @@ def pyplot() -> Any:
         mpl.rcParams["svg.hashsalt"] = "skyband"  # ids by content, not by chance
         import matplotlib.pyplot as plt
     except ImportError as error:
-        msg = 'matplotlib is not installed: pip install "skyband[plot]"'
-        raise SourceError(msg) from error
+        raise MissingLibraryError.of("a plot", "matplotlib") from error
     return plt

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from skyband.cli import _exit, bench, demo, doctor, explain, init, parse, policies, reproduce, run, view
-from skyband.errors import SkybandError
+from skyband.errors import MissingLibraryError, SkybandError
 
 
 class _Errors(TyperGroup):
@@ -47,6 +47,8 @@ def _told(error: Exception, *, debug: bool) -> int:
     if debug:
         traceback.print_exc()
         return _exit.code(error)
+    if isinstance(error, ModuleNotFoundError):  # of a library; commands load what they need when they are called
+        error = MissingLibraryError.of("this command", error.name)
     said = " ".join(str(error).split())
     if isinstance(error, OSError) and error.filename is not None:
         print(f"skyband: {error.filename}: {error.strerror}", file=sys.stderr)

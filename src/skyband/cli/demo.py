@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skyband.errors import MissingLibraryError
+
 if TYPE_CHECKING:
     import threading
 
@@ -100,6 +102,12 @@ def _on_spark(
     from skyband.cli._stop import wished
     from skyband.cli.run import looks
 
+    try:
+        import pyspark  # noqa: F401 - before anything is said of Spark
+    except ImportError as error:
+        missing = MissingLibraryError.of("skyband demo", "pyspark")
+        msg = f"{missing}, or see it without Spark: skyband demo --in-process"
+        raise MissingLibraryError(msg) from error
     with contextlib.ExitStack() as after:
         folder = after.enter_context(tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True))
         job = _live.pipeline(Path(folder))

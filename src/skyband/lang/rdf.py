@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import SourceError
+from skyband.errors import MissingLibraryError, SourceError
 from skyband.flow.source import as_table, open_source
 from skyband.lang.match import rows
 from skyband.lang.rspql.terms import HOME, escaped
@@ -92,9 +92,8 @@ def turtle(time: Any, text: Any) -> pa.Table:
     """The triples of a Turtle text (or of an rdflib graph), all at one time."""
     try:
         from rdflib import Graph, Literal, URIRef
-    except ImportError:
-        msg = 'Turtle is read with rdflib, which is not installed: pip install "skyband[lang]"'
-        raise ImportError(msg) from None
+    except ImportError as error:
+        raise MissingLibraryError.of("Turtle", "rdflib") from error
 
     if isinstance(text, bytes):
         text = text.decode("utf-8")

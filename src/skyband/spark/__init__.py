@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from skyband.errors import MissingLibraryError
+
 if TYPE_CHECKING:
     from skyband.spark.control import controlled
     from skyband.spark.pipeline import top_k
@@ -26,5 +28,10 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         msg = f"module 'skyband.spark' has no attribute {name!r}"
         raise AttributeError(msg)
+    for library in ("pyspark", "pandas"):  # which some of it loads only when a stream runs
+        try:
+            import_module(library)
+        except ModuleNotFoundError as error:
+            raise MissingLibraryError.of(f"sb.spark.{name}", library) from error
     found = globals()[name] = getattr(import_module(f"skyband.spark.{_HOME[name]}"), name)
     return found

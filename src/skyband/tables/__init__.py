@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from skyband.tables.protocol import Base, Changes, Ranked, Table
 
@@ -31,9 +32,17 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """What needs an optional library loads when it is used."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    msg = f"module 'skyband.tables' has no attribute {name!r}"
-    raise AttributeError(msg)
+if TYPE_CHECKING:
+    from skyband.tables.changelog import follow, forget, log_changes
+    from skyband.tables.columns import Columns
+    from skyband.tables.distant import Distant
+    from skyband.tables.opening import open_table
+    from skyband.tables.sql import SqlTable
+else:
+
+    def __getattr__(name: str) -> object:
+        """What needs an optional library loads when it is used."""
+        if name in _LAZY:
+            return getattr(import_module(_LAZY[name]), name)
+        msg = f"module 'skyband.tables' has no attribute {name!r}"
+        raise AttributeError(msg)

@@ -6,25 +6,24 @@ import re
 from importlib import import_module
 from typing import Any
 
-from skyband.errors import TableError
+from skyband.errors import MissingLibraryError, TableError
 from skyband.redaction import redact
 
 
-def need(module: str, extra: str) -> Any:
+def need(module: str) -> Any:
     """The module, or an error that says what to install.
 
     Examples
     --------
-    >>> need("no_such_module", "remote")
+    >>> need("no_such_module")
     Traceback (most recent call last):
         ...
-    skyband.errors.TableError: no_such_module is not installed: pip install "skyband[remote]"
+    skyband.errors.TableError: this table needs no_such_module, which is not installed: pip install no_such_module
     """
     try:
         return import_module(module)
     except ImportError as error:
-        msg = f'{module.partition(".")[0]} is not installed: pip install "skyband[{extra}]"'
-        raise TableError(msg) from error
+        raise TableError(str(MissingLibraryError.of("this table", module))) from error
 
 
 def shown(text: str) -> str:

@@ -31,7 +31,7 @@ class Connections:
     """The connections of one table to its service."""
 
     def __init__(self, owner: object, headers: Mapping[str, str] | None = None) -> None:
-        self._httpx = need("httpx", "remote")
+        self._httpx = need("httpx")
         self._headers = dict(headers or {})
         self._client = PerLoop(owner, self._opened)
 

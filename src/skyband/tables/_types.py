@@ -7,14 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from skyband.errors import MissingLibraryError
+
 
 def alchemy() -> Any:
     """SQLAlchemy, or what to install."""
     try:
         import sqlalchemy
     except ImportError as error:
-        msg = 'tables in databases need SQLAlchemy: pip install "skyband[sql]"'
-        raise ImportError(msg) from error
+        raise MissingLibraryError.of("a table in a database", "sqlalchemy") from error
     return sqlalchemy
 
 

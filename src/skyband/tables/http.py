@@ -61,7 +61,7 @@ class Http:
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids, page by page."""
-        httpx = need("httpx", "remote")
+        httpx = need("httpx")
         if self._client is None:
             self._client = Connections(self, self._headers)
         call = self._client.call(timeout)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.errors import SchemaError, TableError, nearest
+from skyband.errors import MissingLibraryError, SchemaError, TableError, nearest
 from skyband.tables._need import shown
 from skyband.tables._patience import CONNECT, patience
 from skyband.tables._types import alchemy, column_type, duckdb_type
@@ -86,8 +86,7 @@ def _engine(url: str) -> sa.Engine:
         msg = f"where={shown(url)!r} is no address of a database: write one such as sqlite:///shop.db"
         raise TableError(msg) from error
     except ImportError as error:
-        msg = f"where={shown(url)!r} needs {error.name}, which is not installed: pip install it"
-        raise TableError(msg) from error
+        raise TableError(str(MissingLibraryError.of(f"where={shown(url)!r}", error.name))) from error
 
 
 def _in_memory(url: sa.URL) -> bool:

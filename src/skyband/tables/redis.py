@@ -45,8 +45,8 @@ class Redis:
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids."""
-        redis = need("redis", "remote")
-        aio = need("redis.asyncio", "remote")
+        redis = need("redis")
+        aio = need("redis.asyncio")
         if self._client is None:
             url = self._url
             self._client = PerLoop(self, lambda: aio.Redis.from_url(filled(url), decode_responses=True))

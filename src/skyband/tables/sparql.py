@@ -97,7 +97,7 @@ class Sparql:
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids."""
-        httpx = need("httpx", "remote")
+        httpx = need("httpx")
         if self._client is None:
             self._client = Connections(self)
         headers = {"Accept": "application/sparql-results+json", "Content-Type": "application/sparql-query"}

@@ -55,7 +55,7 @@ class SqlFetch:
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
         """The rows of those ids."""
-        sa = need("sqlalchemy", "sql")
+        sa = need("sqlalchemy")
         names = [self.key, *columns]
         table = sa.table(self._name, *(sa.column(n) for n in names), schema=self._schema)
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skyband.errors import QueryError
+from skyband.errors import MissingLibraryError, QueryError
 from skyband.view.model import Costs, checked, cost_curve, expected_interval
 
 _LINES = 14
@@ -88,8 +88,7 @@ def drawn(plan: Plan, path: Path) -> None:
         mpl.use("Agg")
         from matplotlib import pyplot as plt
     except ImportError as error:
-        msg = 'a plot needs matplotlib: pip install "skyband[plot]"'
-        raise ImportError(msg) from error
+        raise MissingLibraryError.of("a plot", "matplotlib") from error
     kinds = plt.gcf().canvas.get_supported_filetypes()
     plt.close()
     if path.suffix[1:].lower() not in kinds:

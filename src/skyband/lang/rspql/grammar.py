@@ -7,6 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from skyband.errors import MissingLibraryError
+
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
@@ -38,9 +40,8 @@ _WORD = re.compile(r"\w+|.", re.DOTALL)
 def _parser() -> Lark:
     try:
         from lark import Lark
-    except ImportError:
-        msg = 'RSP-QL is read with lark, which is not installed: pip install "skyband[lang]"'
-        raise ImportError(msg) from None
+    except ImportError as error:
+        raise MissingLibraryError.of("RSP-QL", "lark") from error
 
     grammar = files("skyband.lang.rspql").joinpath("rspql.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
