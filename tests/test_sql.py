@@ -182,7 +182,7 @@ def test_the_answers_are_those_of_a_database(rows, k):
         ("WHERE rn <= 10", "", "", "there is no limit: write WHERE rn <= 10"),
         ("rn <= 10", "rn <= 10 LIMIT 5", "LIMIT", "LIMIT is not read: k is the limit on ROW_NUMBER()"),
         ("rn <= 10", "rn <= 10 ORDER BY rn", "ORDER BY rn", "ORDER BY is not read: the order is that of ROW_NUMBER()"),
-        ("MINUTES))\n", "MINUTES)) GROUP BY symbol\n", "GROUP BY", "GROUP BY is not read: rows are ranked, not groups"),
+        ("MINUTES))\n", "MINUTES)) GROUP BY symbol\n", "GROUP BY", "write GROUP BY window_start, window_end, product"),
         ("MINUTES))\n", "MINUTES)) JOIN users USING (id)\n", "JOIN", "JOIN is not read: a stream is joined through"),
         ("SELECT * FROM", "SELECT DISTINCT symbol FROM", "DISTINCT", "DISTINCT is not read: rows stay apart"),
         ("SELECT * FROM", "SELECT t.symbol FROM", "t.symbol", "t.symbol is no plain column: write the name of one"),

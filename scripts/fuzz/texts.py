@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from scripts.fuzz import mutate
 
 import skyband as sb
@@ -170,7 +169,11 @@ def _value(tree: Any, row: dict[str, Any]) -> Any:  # noqa: C901, PLR0911, PLR09
         return _value(default, row)
     if name == "round":
         return _rounded(_value(parts[0], row), parts[1])
-    values = [_value(part, row) for part in parts]
+    signs = [part for part in parts if isinstance(part, str)]  # of a sum or a product
+    values = [_value(part, row) for part in parts if not isinstance(part, str)]
+    if name == "in":
+        values = [None if values[0] is None or value is None else values[0] == value for value in values[1:]]
+        name = "or"
     if name in ("and", "or"):
         if (name == "or") in values:
             return name == "or"
@@ -184,13 +187,15 @@ def _value(tree: Any, row: dict[str, Any]) -> Any:  # noqa: C901, PLR0911, PLR09
         return (min if name == "least" else max)(known) if known else None
     if len(known) < len(values):
         return None
-    return _finite(name, values)
+    return _finite(signs or [name], values)
 
 
-def _finite(name: str, values: list[Any]) -> Any:
+def _finite(names: list[str], values: list[Any]) -> Any:
     """What comes of numbers; NaN and what overflows is NULL."""
     try:
-        value = _OPERATIONS[name](*values)
+        value = _OPERATIONS[names[0]](*values[:2])
+        for name, other in zip(names[1:], values[2:], strict=True):
+            value = _OPERATIONS[name](value, other)
     except (ZeroDivisionError, OverflowError, ValueError):
         return None
     if isinstance(value, complex):
@@ -207,11 +212,16 @@ def _is_finite(value: Any) -> bool:
 def _rounded(value: float | None, digits: int) -> float | None:
     if value is None or math.isinf(value):
         return value
-    try:
-        got: float = pc.round(pa.scalar(value), ndigits=digits, round_mode="half_towards_infinity").as_py()
-    except pa.ArrowInvalid:  # no such digits in so large a number
+    scale = float(f"1e{abs(digits)}")
+    if digits >= 0 and abs(value) >= 2.0**52 / scale:  # no such digits in so large a number
         return value
-    return None if math.isnan(got) or math.isinf(got) else got  # decimal places of a double: Arrow's word for it
+    scaled = value * scale if digits >= 0 else value / scale
+    whole = float(math.trunc(scaled))
+    if scaled == whole != 0:
+        return value
+    whole += math.copysign(1.0, scaled) if abs(scaled - whole) >= 0.5 else 0.0
+    got = whole / scale if digits >= 0 else whole * scale
+    return None if math.isinf(got) else got
 
 
 def _number(value: Any) -> float | None:

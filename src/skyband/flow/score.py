@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from skyband.query.topk import Score, TopK
 
 _SIMPLE: dict[str, Callable[..., Any]] = {
-    "+": pc.add,
-    "-": pc.subtract,
-    "*": pc.multiply,
     "neg": pc.negate,
     "abs": pc.abs,
     "exp": pc.exp,
@@ -41,12 +38,14 @@ _COMPARE: dict[str, Callable[..., Any]] = {
     ">=": pc.greater_equal,
     "<": pc.less,
     "<=": pc.less_equal,
-    "and": pc.and_kleene,
-    "or": pc.or_kleene,
 }
 _PARTS: dict[str, Callable[..., Any]] = {"week": pc.iso_week}
 _FLOAT = pa.float64()
-_WHOLE = 2.0**53  # from here on every double is a whole number
+_WHOLE = 2.0**52  # from here on every double is a whole number
+_ARROW_ROUNDS = 15  # digits to which Arrow rounds as we do, by powers of ten from a table
+_FEW = 8  # choices of IN that are compared one by one sooner than looked up
+_EXACT_TEN = 22  # the largest power of ten that a double holds
+_BLOCK = 16  # operands of a chain that are kept until its result is checked
 _NULL = pa.scalar(None, _FLOAT)
 _NUMERAL = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
@@ -194,40 +193,80 @@ def _value(tree: Tree, rows: pa.Table) -> Any:
     if operation in ("whole", "real"):
         value = _cast(_value(parts[0], rows), tree)
         return _checked(pc.trunc(value), value) if operation == "whole" else value
-    if operation == "round":
-        return _rounded(_value(parts[0], rows), parts[1])
+    if operation in ("sum", "product", "round"):
+        return _chained(parts, rows) if operation != "round" else _rounded(_value(parts[0], rows), parts[1])
     values = [_value(part, rows) for part in parts]
-    if operation in _COMPARE:
+    if operation in _COMPARE or operation == "in":
         _check_texts(parts, values)
-        return _COMPARE[operation](*values)
+        return _COMPARE[operation](*values) if operation != "in" else _among(*values)
     if operation in _SIMPLE:
         return _checked(_SIMPLE[operation](*values), *values)
     return _OTHERS[operation](*values)
 
 
+def _chained(parts: list[Any], rows: pa.Table) -> Any:
+    """Compute a + b - c, or a * b / c, from left to right: one operation of all its operands."""
+    result: Any = None
+    recent: list[Any] = []
+    infinite: Any = None
+    for sign, part in zip(("", *parts[1::2]), parts[::2], strict=True):
+        value = _value(part, rows)
+        result = _STEPS[sign](result, value) if sign else value
+        if len(recent) == _BLOCK:
+            infinite, recent = _infinite(recent, infinite), []
+        recent.append(value)
+    return _checked(result, *recent, infinite=infinite)
+
+
+def _infinite(values: list[Any], before: Any) -> Any:
+    """Where one of the values is infinite, or was `before`: a column, True, or None for nowhere."""
+    found = before
+    for value in values:
+        if isinstance(value, pa.Scalar):
+            here = True if np.isinf(_plain(value)) else None
+        else:
+            here = None if _all_finite(value) else pc.fill_null(pc.is_inf(value), fill_value=False)
+        if here is not None:
+            found = here if found is None else pc.or_(found, here)
+    return found
+
+
 def _rounded(value: Any, digits: int) -> Any:
-    """Rounded, half away from zero; what is too large to have such digits stays as it is."""
-    try:
-        return _checked(pc.round(value, ndigits=digits, round_mode="half_towards_infinity"), value)
-    except pa.ArrowInvalid:  # "overflow occurred during rounding"
-        large = pc.greater(pc.abs(value), _WHOLE)
-        small = pc.if_else(large, pa.scalar(0.0), value)
-        return pc.if_else(large, value, pc.round(small, ndigits=digits, round_mode="half_towards_infinity"))
+    """Round half away from zero. What has no such digits stays as it is, to the last bit."""
+    if isinstance(value, (pa.Array, pa.ChunkedArray)) and 0 <= digits <= _ARROW_ROUNDS:
+        range_ = pc.min_max(value).as_py()
+        if max(-(range_["min"] or 0.0), range_["max"] or 0.0) < _WHOLE / 10.0**digits:
+            return pc.round(value, ndigits=digits, round_mode="half_towards_infinity")
+    x = np.array([_plain(value)]) if isinstance(value, pa.Scalar) else _numpy(value)
+    scale = float(f"1e{abs(digits)}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = x * scale if digits >= 0 else x / scale
+        whole = np.trunc(scaled)
+        part = scaled - whole
+        near = whole + np.where(np.abs(part) >= 0.5, np.copysign(1.0, scaled), 0.0)
+        result = near / scale if digits >= 0 else near * scale
+    asis = ((part == 0) & (whole != 0)) | (np.abs(x) >= (_WHOLE / scale if digits >= 0 else np.inf))
+    result = np.where(asis, x, result)
+    result[np.isinf(result) & ~asis] = np.nan
+    found = pa.array(result, _FLOAT, from_pandas=True)
+    return found[0] if isinstance(value, pa.Scalar) else found
 
 
-def _checked(result: Any, *operands: Any) -> Any:
+def _checked(result: Any, *operands: Any, infinite: Any = None) -> Any:
     """`result` with NULL where it is NaN, or infinite though all its operands are finite."""
     if isinstance(result, pa.Scalar):
-        value = result.as_py()
-        fine = value is None or np.isfinite(value) or not all(np.isfinite(o.as_py()) for o in operands)
-        return result if fine and not (value is not None and np.isnan(value)) else _NULL
+        value = _plain(result)
+        fine = np.isfinite(value) or (np.isinf(value) and _infinite(list(operands), infinite) is not None)
+        return result if fine else _NULL
     if _all_finite(result):
         return result
-    wrong = pc.is_nan(result)
-    overflow = pc.is_inf(result)
-    for operand in operands:
-        overflow = pc.and_(overflow, pc.is_finite(operand))
-    return pc.if_else(pc.or_(wrong, overflow), _NULL, result)
+    known = _infinite(list(operands), infinite)
+    fine = pc.is_finite(result) if known is None else pc.or_(pc.is_finite(result), pc.and_(pc.is_inf(result), known))
+    return pc.if_else(fine, result, _NULL)
+
+
+def _without_nan(column: Any) -> Any:
+    return column if _all_finite(column) else pc.if_else(pc.is_nan(column), _NULL, column)
 
 
 def _all_finite(column: Any) -> bool:
@@ -247,10 +286,12 @@ def _double(column: pa.ChunkedArray, name: str) -> Any:
     column = _raw(column)
     kind = column.type
     if pa.types.is_float64(kind):
-        return _checked(column, column)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _without_nan(column)
+    if pa.types.is_decimal(kind):
+        return _of_decimals(column)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         value = column.cast(_FLOAT, safe=False)
-        return _checked(value, value) if pa.types.is_floating(kind) else value
+        return _without_nan(value) if pa.types.is_floating(kind) else value
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8()).cast(_FLOAT)
     if pa.types.is_null(kind):
@@ -258,6 +299,36 @@ def _double(column: pa.ChunkedArray, name: str) -> Any:
     hint = "use a part of it, such as hour(...)" if pa.types.is_temporal(kind) else "cast it, or compare it"
     msg = f"by uses column {name!r}, which is {kind} and no number: {hint}"
     raise SchemaError(msg)
+
+
+def _of_decimals(column: Any) -> Any:
+    """The doubles nearest to decimals; Arrow's own cast is off by one digit in many cases."""
+    kind = column.type
+    for scale in (kind.scale, 6):  # of many digits after the point, most are zero
+        if pa.types.is_decimal256(kind) or not 0 <= scale <= min(kind.scale, _EXACT_TEN):
+            continue
+        try:
+            same = pa.types.is_decimal128(kind) and scale == kind.scale
+            shorter = column if same else column.cast(pa.decimal128(kind.precision, scale))
+        except pa.ArrowInvalid:  # they are not zero
+            break
+        found = [_of_small_decimals(chunk, scale) for chunk in _chunks(shorter)]
+        if all(part is not None for part in found):
+            return pa.chunked_array(found, _FLOAT)
+    return column.cast(pa.string()).cast(_FLOAT)
+
+
+def _of_small_decimals(chunk: pa.Array, scale: int) -> pa.Array | None:
+    """One division, which rounds right where both sides are exact; None if a digit would be lost before."""
+    words = np.frombuffer(chunk.buffers()[1], np.int64, 2 * len(chunk), 16 * chunk.offset).reshape(-1, 2)
+    low, high = words[:, 0].copy(), words[:, 1]
+    missing = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
+    if missing is not None:
+        low[missing] = 0
+        high = np.where(missing, 0, high)
+    if len(low) and not (low.min() >= -(2**53) and low.max() <= 2**53 and (high == low >> 63).all()):
+        return None
+    return pa.array(low / 10.0**scale, _FLOAT, mask=missing)
 
 
 def _flag(column: pa.ChunkedArray, name: str) -> Any:
@@ -292,7 +363,7 @@ def _cast(value: Any, tree: Tree) -> Any:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         good = pc.match_substring_regex(value, _NUMERAL)
         text = pc.if_else(good, pc.ascii_trim_whitespace(value), pa.scalar(None, kind))  # need not be UTF-8
-        return _checked(pc.cast(text, _FLOAT), text.cast(_FLOAT)) if isinstance(text, pa.Scalar) else text.cast(_FLOAT)
+        return _checked(pc.cast(text, _FLOAT))
     if isinstance(value, (pa.ChunkedArray, pa.Array)):
         return _double(value, tree[1][1] if tree[1][0] == "raw" else str(tree[1]))
     return value.cast(_FLOAT)
@@ -313,9 +384,7 @@ def _part(part: str, raw: Tree, rows: pa.Table) -> Any:
 
 def _quotient(a: Any, b: Any) -> Any:
     """The quotient; NULL where b is zero, whatever a is."""
-    zero = pc.equal(b, 0.0)
-    divisor = pc.if_else(zero, _NULL, b)
-    return _checked(pc.divide(a, divisor), a, divisor)
+    return pc.divide(a, pc.if_else(pc.equal(b, 0.0), _NULL, b))
 
 
 def _remainder(a: Any, b: Any) -> Any:
@@ -323,7 +392,9 @@ def _remainder(a: Any, b: Any) -> Any:
     left, right = (_plain(v) if isinstance(v, pa.Scalar) else _numpy(v) for v in (a, b))
     with np.errstate(invalid="ignore"):
         exact = np.fmod(left, right)
-    return pa.array(exact, _FLOAT, from_pandas=True) if isinstance(exact, np.ndarray) else _checked(pa.scalar(exact))
+    return (
+        pa.array(exact, _FLOAT, from_pandas=True) if isinstance(exact, np.ndarray) else pa.scalar(float(exact), _FLOAT)
+    )
 
 
 def _plain(value: pa.Scalar) -> float:
@@ -335,20 +406,41 @@ def _case(*parts: Any) -> Any:
     """The first value whose condition holds."""
     result = parts[-1]
     for i in range(len(parts) - 3, -1, -2):
-        condition = (
-            pc.fill_null(parts[i], fill_value=False) if isinstance(parts[i], (pa.ChunkedArray, pa.Array)) else parts[i]
-        )
-        result = pc.if_else(condition, parts[i + 1], result)
+        if isinstance(parts[i], pa.Scalar):
+            result = parts[i + 1] if parts[i].as_py() else result
+        else:
+            result = pc.if_else(pc.fill_null(parts[i], fill_value=False), parts[i + 1], result)
     return result
+
+
+def _among(value: Any, *choices: Any) -> Any:
+    """Whether `value` is one of the choices; unknown if it is not, and it or a choice is NULL."""
+    constant = all(isinstance(choice, pa.Scalar) for choice in choices)
+    if isinstance(value, pa.Scalar) or not constant or len(choices) <= _FEW:
+        return reduce(pc.or_kleene, (pc.equal(value, choice) for choice in choices))
+    known = [choice.as_py() for choice in choices if choice.is_valid]
+    if pa.types.is_floating(value.type) and 0.0 in known:
+        known.append(-0.0)  # which is_in takes for another number
+    found = pc.is_in(value, value_set=pa.array(known, value.type))
+    if not all(choice.is_valid for choice in choices):
+        return pc.if_else(found, pa.scalar(True), pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_())) if value.null_count else found
 
 
 def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *values: function(*values, skip_nulls=True)
 
 
-_OTHERS: dict[str, Callable[..., Any]] = {
+_STEPS: dict[str, Callable[..., Any]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
     "/": _quotient,
     "%": _remainder,
+}
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "and": lambda *values: reduce(pc.and_kleene, values),
+    "or": lambda *values: reduce(pc.or_kleene, values),
     "least": _extreme(pc.min_element_wise),
     "greatest": _extreme(pc.max_element_wise),
     "coalesce": pc.coalesce,

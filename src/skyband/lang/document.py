@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from skyband.errors import ParseError, nearest
+from skyband.errors import ParseError, QueryError, nearest
 from skyband.lang.late import Late, Options
 from skyband.lang.lengths import in_words
+from skyband.lang.numbers import whole
 from skyband.lang.place import Place
 from skyband.query.duration import duration
+from skyband.query.expression import check_unicode
 
 _WHOLE = re.compile(r"[+-]?\d+(?:_\d+)*")
 _REAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -103,7 +105,13 @@ class Part:
         """A whole number."""
         if not isinstance(self.value, str) or not self.plain or not _WHOLE.fullmatch(self.value):
             raise self.error(f"is {self.shown()}: write {example}")
-        return int(self.value)
+        return self._integer()
+
+    def _integer(self) -> int:
+        try:
+            return whole(self.value)
+        except QueryError as error:
+            raise self.error(str(error)) from None
 
     def flag(self) -> bool:
         """True or false."""
@@ -120,7 +128,7 @@ class Part:
         if self.plain and self.value in _YES:
             return _YES[self.value]
         if self.plain and _WHOLE.fullmatch(self.value):
-            return int(self.value)
+            return self._integer()
         return float(self.value) if self.plain and _REAL.fullmatch(self.value) else self.value
 
     def choice(self, known: Iterable[str]) -> str:
@@ -156,8 +164,7 @@ def read(text: str, file: str | None = None, begin: Place | None = None) -> Part
 
     start = begin or Place(1, 1, file)
     try:
-        events = list(yaml.parse(text, yaml.SafeLoader))
-        _check(events, start)
+        _check(yaml.parse(text, yaml.SafeLoader), start)
         found = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -167,15 +174,17 @@ def read(text: str, file: str | None = None, begin: Place | None = None) -> Part
         raise where.error(f"this is no YAML, {why}{hint}") from None
     except yaml.YAMLError as error:
         raise start.error(f"this is no YAML, {str(error).splitlines()[0]}") from None
-    except RecursionError:
-        raise start.error("this is nested too deeply: write fewer levels") from None
+    except ParseError:
+        raise
+    except (OverflowError, ValueError):  # of "\\UFFFFFFFF", which pyyaml does not catch
+        raise start.error("this is no YAML, an escape in a text names no character of Unicode: write another") from None
     if found is None:
         raise start.error("the file is empty: `skyband init` writes one to start from")
     return _part(found, start, "", text.splitlines())
 
 
-def _check(events: list[Any], start: Place) -> None:
-    """Refuse what a configuration needs not, and what an attacker might."""
+def _check(events: Iterable[Any], start: Place) -> None:
+    """Refuse what a configuration needs not, and what an attacker might, before the rest is read."""
     import yaml
 
     depth = documents = 0
@@ -198,6 +207,7 @@ def _part(node: Any, start: Place, path: str, lines: list[str]) -> Part:
 
     place = start.within(node.start_mark.line + 1, node.start_mark.column + 1)
     if isinstance(node, yaml.ScalarNode):
+        _check_text(node.value, place)
         inner = None
         if node.style == "|":  # its lines are lines of the file
             first = node.start_mark.line + 1
@@ -214,10 +224,18 @@ def _part(node: Any, start: Place, path: str, lines: list[str]) -> Part:
         where = start.within(key.start_mark.line + 1, key.start_mark.column + 1)
         if not isinstance(key, yaml.ScalarNode):
             raise where.error("a name is a text: write name: value")
+        _check_text(key.value, where)
         if key.value in entries:
             raise where.error(f"{_joined(path, key.value)} stands here twice: leave one out")
         entries[key.value] = where, _part(value, start, _joined(path, key.value), lines)
     return Part(entries, place, path)
+
+
+def _check_text(text: str, place: Place) -> None:
+    try:
+        check_unicode("text", text)
+    except QueryError as error:
+        raise place.error(str(error)) from None
 
 
 def _joined(path: str, name: str) -> str:

@@ -11,7 +11,6 @@ from skyband.lang.document import Part, read
 from skyband.lang.ends import service, sink, source
 from skyband.lang.job import Cluster, Input, Job, Output, Service, Trigger, Watermark
 from skyband.lang.question import statement
-from skyband.query.expression import Expression
 
 if TYPE_CHECKING:
     from skyband.lang.statement import Statement
@@ -142,7 +141,8 @@ def _check_columns(found: dict[str, Part], rows: Input, asked: tuple[Statement, 
             continue  # its columns are made of triples
         known = [*rows.columns, *((*remote.columns, *dict(remote.options)) if remote else ())]
         wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
-        wanted += [("by", name) for name in query.by.columns] if isinstance(query.by, Expression) else []
+        wanted += [("of", name) for name in query.of]
+        wanted += [] if callable(query.by) else [("by", name) for name in query.by.columns]
         for field, name in wanted:
             if name is not None and name not in known:
                 place = at.entries().get(field, at) if isinstance(at.value, dict) else at

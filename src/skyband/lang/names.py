@@ -21,20 +21,20 @@ def quoted(name: str) -> str:
 
 
 def text(value: str) -> str:
-    r"""A text as it stands in an expression.
+    """A text as it stands in an expression.
 
     Examples
     --------
     >>> print(text("it's"))
-    'it\'s'
+    'it''s'
     """
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
 
 @cache
 def _reserved() -> frozenset[str]:
-    from sqlglot.dialects.dialect import Dialect
+    from skyband.query.trees import dialect
 
-    phrases = Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS
+    phrases = dialect().tokenizer_class.KEYWORDS
     return frozenset(word for phrase in phrases for word in phrase.split())

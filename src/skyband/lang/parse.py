@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, nearest
 from skyband.lang.place import Place
+from skyband.query.expression import check_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +71,10 @@ def parse(
     if language is not None and language not in LANGUAGES:
         msg = f"language={language!r} is unknown: {nearest(language, LANGUAGES)}"
         raise QueryError(msg)
+    try:
+        check_unicode("text", text)
+    except QueryError as error:
+        raise Place(1, 1).error(str(error)) from None
     given = {"functions": functions, "origin": origin, "time": time}
     more = {name: value for name, value in given.items() if value is not None}
     asked = parse_at(text, language or seen(text), Place(1, 1), **more)

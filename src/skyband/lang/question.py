@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from skyband.lang.lengths import in_words
 from skyband.lang.said import NO_SERVICE
 from skyband.lang.statement import Remote, Statement
 from skyband.query import EMITS, Counting, Ever, Sliding, TopK
+from skyband.query.points import METRICS, Distance, Weighted, distance, weighted
 
 _T = TypeVar("_T")
 
@@ -40,10 +41,35 @@ def window(part: Part) -> Sliding | Counting:
     return _built(lambda: Sliding(texts.pop("size"), texts.pop("slide"), **texts), part, found)
 
 
+def score(part: Part) -> Any:
+    """What makes a row good: an expression, or a mapping such as {distance: {columns: [x, y], to: [3, 4]}}."""
+    if not isinstance(part.value, dict):
+        return part.text("an expression such as price * volume")
+    found = part.fields(("distance", "weighted"))
+    if len(found) != 1:
+        raise part.error(
+            "is not one score: write {distance: {columns: [x, y], to: [3, 4]}} or {weighted: {a: 2, b: -1}}"
+        )
+    if "weighted" in found:
+        weights = found["weighted"]
+        return _built(lambda: weighted(weights.guessed()), weights, {})
+    mapping = found["distance"]
+    fields = mapping.fields(("columns", "to", "metric", "weights"), ["columns", "to"])
+    given: dict[str, Any] = {
+        "columns": fields["columns"].texts("the names of columns, such as [x, y]"),
+        **{name: fields[name].guessed() for name in ("to", "weights") if name in fields},
+        **({"metric": fields["metric"].choice(METRICS)} if "metric" in fields else {}),
+    }
+    for name in ("to", "weights"):
+        if name in given and not isinstance(given[name], list):
+            raise fields[name].error("is no list of numbers: write one for each column, such as [3, 4]")
+    return _built(lambda: distance(**given), mapping, fields)
+
+
 FIELDS: dict[str, Callable[[Part], Any]] = {
     "name": lambda part: part.text("a name"),
     "k": lambda part: part.whole("a whole number of at least 1"),
-    "by": lambda part: part.text("an expression such as price * volume"),
+    "by": score,
     "window": window,
     "time": lambda part: part.text("the name of a column"),
     "per": lambda part: part.texts("the names of columns, such as [symbol]"),
@@ -112,7 +138,7 @@ def described(query: TopK) -> dict[str, Any]:
         raise QueryError(msg)
     window = query.window
     shown: dict[str, Any] = {"name": query.name} if query.name is not None else {}
-    shown |= {"k": int(query.k), "by": str(query.by)}
+    shown |= {"k": int(query.k), "by": _score(query.by)}
     if isinstance(window, Ever):
         pass  # totals of all time: no window is what they have
     elif isinstance(window, Counting):
@@ -133,4 +159,28 @@ def described(query: TopK) -> dict[str, Any]:
             why = f", {NO_SERVICE}" if name == "join" else ": leave it out"
             msg = f"{name}={type(value).__name__} cannot stand in a text{why}"
             raise QueryError(msg)
+    for name, value in shown.items():
+        if any("${" in text for text in _texts(value)):  # which names a variable there
+            msg = f"{name}={value!r} cannot stand in YAML with ${{ in it: rename the column"
+            raise QueryError(msg)
     return shown
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value."""
+    if isinstance(value, dict | list):
+        for one in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            yield from _texts(one)
+    elif isinstance(value, str):
+        yield value
+
+
+def _score(by: Any) -> str | dict[str, Any]:
+    if isinstance(by, Weighted):
+        return {"weighted": dict(zip(by.columns, by.weights, strict=True))}
+    if not isinstance(by, Distance):
+        return str(by)
+    shown: dict[str, Any] = {"columns": list(by.columns), "to": list(by.to)}
+    if by.metric != "euclidean":
+        shown["metric"] = by.metric
+    return {"distance": shown | ({"weights": list(by.weights)} if by.weights else {})}

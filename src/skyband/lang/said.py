@@ -7,6 +7,7 @@ from typing import Any
 
 from skyband.errors import QueryError
 from skyband.query import Counting, TopK
+from skyband.query.points import Distance, Weighted
 
 NO_SERVICE = "since it does not know what its service is called: give the statement of sb.parse, or leave it out"
 
@@ -15,6 +16,9 @@ def check_said(query: TopK, language: str, more: Mapping[str, Any] | None = None
     """Refuse what neither SQL nor RSP-QL can say, and `more`: fields with the only value they may have."""
     if callable(query.by):
         msg = f"by is a Python function, which cannot stand in {language}: write an expression"
+        raise QueryError(msg)
+    if isinstance(query.by, (Distance, Weighted)):
+        msg = f"by={query.by.text} cannot be said in {language}: use sb.to_yaml, or write an expression"
         raise QueryError(msg)
     if isinstance(query.window, Counting) or not query.window.slide:
         msg = f"window={query.window!r} has no form in {language}, whose windows slide in time: use sb.to_yaml"

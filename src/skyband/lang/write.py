@@ -43,4 +43,13 @@ def to_yaml(query: TopK | Statement | Sequence[TopK]) -> str:
 def _written(shown: Any) -> str:
     import yaml
 
-    return yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True)
+    class Dumper(yaml.SafeDumper):
+        def represent_str(self, text: str) -> yaml.ScalarNode:
+            # line ends and other signs that cannot be seen as escapes: folded, some of them are lost
+            style = None if text.isprintable() else '"'
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    return str(
+        yaml.dump(shown, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True)
+    )

@@ -29,6 +29,7 @@ _NAMES = {
 }
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_DIGITS = 100  # of a number; one with more is too long or too fine
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -61,7 +62,8 @@ def duration(value: object, field: str) -> int:
                 f'(us, ms, seconds, minutes, hours, days, weeks), such as "10 minutes"'
             )
             raise QueryError(msg)
-        total += Fraction(part.group(1)) * MICROSECONDS[unit]
+        number = part.group(1)
+        total += Fraction(number) * MICROSECONDS[unit] if len(number) <= _DIGITS else 2 * MAX_LENGTH
         at = part.end()
     if not text or total.denominator != 1:
         why = "is finer than a microsecond" if text else "is empty"
@@ -72,7 +74,8 @@ def duration(value: object, field: str) -> int:
 
 def _within(microseconds: int, value: object, field: str) -> int:
     if abs(microseconds) > MAX_LENGTH:
-        msg = f"{field} must be at most {MAX_LENGTH // MICROSECONDS['d']:,} days, got {value!r}"
+        shown = f"{value!r:.200}"
+        msg = f"{field} must be at most {MAX_LENGTH // MICROSECONDS['d']:,} days, got {shown}"
         raise QueryError(msg)
     return microseconds
 

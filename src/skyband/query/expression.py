@@ -14,7 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
-from skyband.query.trees import parsed
+from skyband.query.trees import parsed, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 Tree = tuple[Any, ...]
-"""("column", name), ("number", x), ("text", s), ("null",), or (operation, *trees)."""
+"""("column", name), ("number", x), ("text", s), ("null",), or (operation, *trees).
 
-BINARY = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "Pow": "power"}
+A chain of + and - is one operation, so that its length is no depth: ("sum", a, "+", b, "-", c), from left to right;
+a chain of *, / and % is ("product", ...) likewise. "and", "or" and "in" take any number of trees.
+"""
+
+CHAINS = {"sum": {"Add": "+", "Sub": "-"}, "product": {"Mul": "*", "Div": "/", "Mod": "%"}}
 UNARY = {"Neg": "neg", "Abs": "abs", "Ln": "ln", "Exp": "exp", "Sqrt": "sqrt", "Not": "not"}
 COMPARE = {"EQ": "=", "NEQ": "<>", "GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 LOGIC = {"And": "and", "Or": "or"}
@@ -32,9 +36,16 @@ MANY = {"Least": "least", "Greatest": "greatest", "Coalesce": "coalesce"}
 PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 WHOLE = {"TINYINT", "SMALLINT", "INT", "BIGINT"}
 REAL = {"FLOAT", "DOUBLE", "DECIMAL"}
-YES_NO = {*COMPARE.values(), *LOGIC.values(), "not", "isnull", "yes", "flag"}
+YES_NO = {*COMPARE.values(), *LOGIC.values(), "not", "isnull", "yes", "flag", "in"}
 
 _DIGITS = 300  # a double has no more
+_CHAIN_OF = {node: chain for chain, nodes in CHAINS.items() for node in nodes}
+_DAYS = {"year", "quarter", "month", "week", "day"}
+_READ = {
+    "this", "expression", "expressions", "ifs", "default", "true", "false", "low", "high", "to", "decimals",
+    "is_string", "typed", "safe", "is_nvl", "is_null", "ignore_nulls", "quoted", "casts_non_integer_decimals",
+}  # fmt: skip
+"""Arguments of sqlglot's nodes that are read, or that a dialect sets and a user does not write."""
 _ALLOWED = (
     "+ - * / %, comparisons, AND OR NOT, IS NULL, BETWEEN, IN, CASE, abs, ln, exp, sqrt, power, least, greatest, "
     "coalesce, round, casts to numbers, and year, quarter, month, week, day, hour, minute, second of a time"
@@ -72,68 +83,127 @@ def parse(text: str) -> Expression:
     """
     import sqlglot  # slow to import, and only a query needs it
 
+    check_unicode("by", text)
     try:
         found = parsed(text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         reason = str(error).split("\n")[0] or type(error).__name__
-        msg = f'by={text!r} cannot be read: {_plain(reason)}. Write an expression such as "price * volume"'
+        msg = f'by={shown(text)} cannot be read: {_plain(reason)}. Write an expression such as "price * volume"'
+        raise QueryError(msg) from None
+    except QueryError as error:
+        msg = f"by={shown(text)}: {error}"
         raise QueryError(msg) from None
     if len(found) != 1 or found[0] is None:
         why = "is empty" if not any(found) else "holds more than one expression"
-        msg = f'by={text!r} {why}: write one, such as "price * volume"'
+        msg = f'by={shown(text)} {why}: write one, such as "price * volume"'
         raise QueryError(msg)
+    return read(found[0], text)
+
+
+def read(node: Expr, text: str) -> Expression:
+    """Translate the node that sqlglot made of `text`."""
     columns: dict[str, None] = {}
-    try:
-        tree = _Reader(text, columns).read(found[0])
-    except RecursionError:
-        msg = "by is nested too deeply: write a shorter expression"
-        raise QueryError(msg) from None
+    tree = _Reader(text, columns).read(node)
     if tree[0] in YES_NO or tree[0] == "text":
-        msg = f"by={text!r} is no number: write one, such as CASE WHEN {text} THEN 1 ELSE 0 END"
+        msg = f"by={shown(text)} is no number: write one, such as CASE WHEN {text[:200]} THEN 1 ELSE 0 END"
         raise QueryError(msg)
     return Expression(text.strip(), tree, tuple(columns))
 
 
+def condition(node: Expr, text: str) -> Tree:
+    """Translate a condition that sqlglot found in `text`."""
+    return _Reader(text, {}).truth(node)
+
+
+def check_unicode(field: str, text: str) -> None:
+    """Raise if a text holds half of a surrogate pair, which no column of text can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"{text[error.start]!r}, half of a surrogate pair"
+        msg = f"{field}={shown(text)} must be Unicode text, got {half}: remove it"
+        raise QueryError(msg) from None
+
+
 def _plain(reason: str) -> str:
     """What sqlglot said, without its terminal colours and the names of its classes."""
-    signs = {**BINARY, **COMPARE, **LOGIC, "Neg": "-", "Not": "not"}
+    signs = {**CHAINS["sum"], **CHAINS["product"], **COMPARE, **LOGIC, "Neg": "-", "Not": "not"}
     missing = re.match(r"Required keyword: .* missing for <class '.*\.(\w+)'>(.*)", reason)
     if missing:
         reason = f"something is missing beside {signs.get(missing[1], missing[1].lower())!r}{missing[2]}"
     return "".join(c for c in reason if c.isprintable()).rstrip(". ")
 
 
+def _sql(node: Expr) -> str:
+    """A part of a text in a message."""
+    try:
+        return node.sql()[:200]
+    except RecursionError:
+        return "this"
+
+
 class _Reader:
     """Translates sqlglot's nodes into ours; whatever it does not know it refuses."""
 
     def __init__(self, text: str, columns: dict[str, None]) -> None:
-        self.text = text
+        self.shown = shown(text)
         self.columns = columns
 
     def read(self, node: Expr) -> Tree:
         name = type(node).__name__
+        for argument, value in node.args.items():
+            if value and argument not in _READ:
+                raise self.refuse(node, f"{name} with {argument}")
         special: Callable[[Expr], Tree] | None = getattr(self, f"_{name.lower()}", None)
         if special is not None:
             return special(node)
-        if name in BINARY:
-            return (BINARY[name], self.number(node.this), self.number(node.expression))
+        if name in _CHAIN_OF:
+            return self.chain(node, _CHAIN_OF[name])
         if name in UNARY:
             read = self.truth if name == "Not" else self.number
             return (UNARY[name], read(node.this))
         if name in COMPARE:
             return self.compare(COMPARE[name], node.this, node.expression)
         if name in LOGIC:
-            return (LOGIC[name], self.truth(node.this), self.truth(node.expression))
+            return self.logic(node)
         if name in MANY:
             return (MANY[name], *(self.number(n) for n in [node.this, *node.expressions] if n is not None))
         if name.lower() in PARTS or name in ("DayOfMonth", "WeekOfYear"):
             return self.part({"DayOfMonth": "day", "WeekOfYear": "week"}.get(name, name.lower()), node.this)
         raise self.refuse(node)
 
+    def chain(self, node: Expr, kind: str) -> Tree:
+        """Read a + b - c as one operation; brackets around its beginning change nothing."""
+        signs = CHAINS[kind]
+        rest: list[tuple[str, Expr]] = []
+        while True:
+            name = type(node).__name__
+            if name in signs:
+                rest.append((signs[name], node.expression))
+            elif name != "Paren" or type(node.this).__name__ not in {*signs, "Paren"}:
+                break
+            node = node.this
+        first = self.number(node)
+        return (kind, first, *(part for sign, other in reversed(rest) for part in (sign, self.number(other))))
+
+    def logic(self, node: Expr) -> Tree:
+        """Read a AND b AND c; brackets change nothing."""
+        kind, rest = type(node).__name__, []
+        while type(node).__name__ == kind:
+            rest.append(node.expression)
+            node = node.this
+        operation, found = LOGIC[kind], [self.truth(part) for part in (node, *reversed(rest))]
+        return (operation, *(part for tree in found for part in (tree[1:] if tree[0] == operation else (tree,))))
+
+    def _pow(self, node: Expr) -> Tree:
+        return ("power", self.number(node.this), self.number(node.expression))
+
     def number(self, node: Expr) -> Tree:
-        tree = self.read(node)
+        return self.checked_number(self.read(node), node)
+
+    def checked_number(self, tree: Tree, node: Expr) -> Tree:
         if tree[0] in YES_NO or tree[0] == "text":
-            msg = f"by={self.text!r}: {node.sql()} is no number: compare it, or use CASE WHEN ... THEN ... END"
+            msg = f"by={self.shown}: {_sql(node)} is no number: compare it, or use CASE WHEN ... THEN ... END"
             raise QueryError(msg)
         return tree
 
@@ -142,23 +212,23 @@ class _Reader:
         if tree[0] == "column":
             return ("flag", tree[1])
         if tree[0] not in YES_NO:
-            msg = f"by={self.text!r}: {node.sql()} is neither true nor false: compare it with something"
+            msg = f"by={self.shown}: {_sql(node)} is neither true nor false: compare it with something"
             raise QueryError(msg)
         return tree
 
-    def refuse(self, node: Expr) -> QueryError:
-        what = str(node.name) if type(node).__name__ == "Anonymous" else type(node).__name__
-        msg = f"by={self.text!r}: {what.upper()} is not allowed in a score; what is: {_ALLOWED}"
+    def refuse(self, node: Expr, what: str | None = None) -> QueryError:
+        what = what or (str(node.name) if type(node).__name__ == "Anonymous" else type(node).__name__)
+        msg = f"by={self.shown}: {what.upper()} is not allowed in a score; what is: {_ALLOWED}"
         return QueryError(msg)
 
     def compare(self, operation: str, left: Expr, right: Expr) -> Tree:
         a, b = self.read(left), self.read(right)
         if "text" in (a[0], b[0]):
             if operation not in ("=", "<>") or {a[0], b[0]} - {"text", "column"}:
-                msg = f"by={self.text!r}: a text can only be compared with a column, by = or <>"
+                msg = f"by={self.shown}: a text can only be compared with a column, by = or <>"
                 raise QueryError(msg)
             return (operation, *(("raw", t[1]) if t[0] == "column" else t for t in (a, b)))
-        return (operation, self.number(left), self.number(right))
+        return (operation, self.checked_number(a, left), self.checked_number(b, right))
 
     def _paren(self, node: Expr) -> Tree:
         return self.read(node.this)
@@ -175,10 +245,10 @@ class _Reader:
         try:
             value = float(node.this)
         except ValueError:  # sqlglot takes 1e300. for a number
-            msg = f"by={self.text!r}: {node.this} is no number: write it as 1.5 or 1.5e3"
+            msg = f"by={self.shown}: {str(node.this)[:50]} is no number: write it as 1.5 or 1.5e3"
             raise QueryError(msg) from None
         if not isfinite(value):
-            msg = f"by={self.text!r}: {node.this} is too large for a double: write a smaller number"
+            msg = f"by={self.shown}: {str(node.this)[:50]} is too large for a double: write a smaller number"
             raise QueryError(msg)
         return ("number", value)
 
@@ -202,18 +272,20 @@ class _Reader:
     def _in(self, node: Expr) -> Tree:
         if not node.expressions or node.args.get("query") is not None:
             raise self.refuse(node)
-        tree: Tree | None = None
+        found: dict[str, list[Tree]] = {}  # texts are compared with a column as it is, numbers with its number
+        sides: dict[str, Tree] = {}
         for choice in node.expressions:
-            equal = self.compare("=", node.this, choice)
-            tree = equal if tree is None else ("or", tree, equal)
-        assert tree is not None
-        return tree
+            _, value, other = self.compare("=", node.this, choice)
+            sides[value[0]] = value
+            found.setdefault(value[0], []).append(other)
+        ways = [("in", sides[kind], *others) for kind, others in found.items()]
+        return ways[0] if len(ways) == 1 else ("or", *ways)
 
     def _cast(self, node: Expr) -> Tree:
         to = node.args["to"].this
         kind = to.name if hasattr(to, "name") else str(to)
         if kind not in WHOLE | REAL:
-            msg = f"by={self.text!r}: a score is a number, so CAST AS {kind} is not allowed; cast to INT or DOUBLE"
+            msg = f"by={self.shown}: a score is a number, so CAST AS {kind} is not allowed; cast to INT or DOUBLE"
             raise QueryError(msg)
         tree = self.read(node.this)
         inner = ("raw", tree[1]) if tree[0] == "column" else tree
@@ -228,8 +300,8 @@ class _Reader:
         tree = self.read(digits)
         negative = tree[0] == "neg"
         value = tree[1][1] if negative else tree[1] if tree[0] == "number" else None
-        if not isinstance(value, float) or not value.is_integer() or value > _DIGITS or node.args.get("truncate"):
-            msg = f"by={self.text!r}: round takes a whole number of digits up to {_DIGITS}, such as round(price, 2)"
+        if not isinstance(value, float) or not value.is_integer() or value > _DIGITS:
+            msg = f"by={self.shown}: round takes a whole number of digits up to {_DIGITS}, such as round(price, 2)"
             raise QueryError(msg)
         return ("round", self.number(node.this), -int(value) if negative else int(value))
 
@@ -254,10 +326,10 @@ class _Reader:
         return self.part(node.name.lower(), node.expression)
 
     def part(self, part: str, node: Expr) -> Tree:
-        while type(node).__name__ in ("Paren", "TsOrDsToDate", "Cast", "TsOrDsToTimestamp"):
-            node = node.this  # sqlglot wraps the argument of year() and its like in casts of its own
+        while type(node).__name__ == "Paren" or (type(node).__name__ == "TsOrDsToDate" and part in _DAYS):
+            node = node.this  # sqlglot wraps the argument of year() and its like; a day is the same in a date
         tree = self.read(node)
         if part not in PARTS or tree[0] != "column":
-            msg = f"by={self.text!r}: the parts of a time are {', '.join(PARTS)}, each of a column"
+            msg = f"by={self.shown}: the parts of a time are {', '.join(PARTS)}, each of a column"
             raise QueryError(msg)
         return ("part", part, ("raw", tree[1]))

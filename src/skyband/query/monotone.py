@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skyband.query.expression import Tree
@@ -34,15 +34,24 @@ def direction(tree: Tree, column: str) -> int | None:
         return inner[0]
     if operation == "neg":
         return _turned(inner[0])
-    if operation in ("+", "least", "greatest"):
+    if operation in ("least", "greatest"):
         return _agreed(inner)
-    if operation == "-":
-        return _agreed([inner[0], _turned(inner[1])])
-    if operation in ("*", "/") and parts[1][0] == "number":
-        return inner[0] if parts[1][1] > 0 else _turned(inner[0])
-    if operation == "*" and parts[0][0] == "number":
-        return inner[1] if parts[0][1] > 0 else _turned(inner[1])
-    return None
+    if operation == "sum":
+        signs = zip(parts[1::2], inner[1:], strict=True)
+        return _agreed([inner[0], *(_turned(way) if sign == "-" else way for sign, way in signs)])
+    return _scaled(parts, inner) if operation == "product" else None
+
+
+def _scaled(parts: list[Any], inner: list[int | None]) -> int | None:
+    """A product moves with its one factor that is no number, as long as it divides by numbers only."""
+    factors, signs = parts[::2], ["*", *parts[1::2]]
+    others = [at for at, factor in enumerate(factors) if factor[0] != "number"]
+    if "%" in signs or len(others) != 1 or signs[others[0]] == "/":
+        return None
+    way = inner[others[0]]
+    for factor in factors:
+        way = _turned(way) if factor[0] == "number" and factor[1] < 0 else way
+    return way
 
 
 def strict(tree: Tree, column: str) -> bool:

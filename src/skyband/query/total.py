@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
@@ -11,7 +11,7 @@ TOTALS = ("count", "sum", "max", "min", "mean")
 _OTHER_NAMES = {"avg": "mean"}
 
 
-@cache
+@lru_cache(maxsize=4096)  # a service is asked for texts without end
 def parse_total(text: str) -> Expression:
     """The total in `text`: one of `TOTALS` of a score expression. Its tree is ("total", name, tree of the inside).
 

@@ -1,34 +1,104 @@
-"""SQL texts as sqlglot's trees, without a word on the log: what is wrong with a text is said by our own errors."""
+"""SQL texts as sqlglot's trees: what is wrong with a text is told by our own errors, never on sqlglot's log."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from skyband.errors import QueryError
 
 if TYPE_CHECKING:
+    from sqlglot.dialects.dialect import Dialect
     from sqlglot.expressions import Expr
 
-DIALECT = "spark"  # of those that sqlglot knows, the nearest: back-quoted names, and scores run on Spark too
+NESTED = 32
+"""Brackets, CASEs and signs that may stand inside of each other; sqlglot needs up to 25 Python frames for each."""
+TOKENS = 50_000
+"""Words, numbers and signs that a text may have."""
+_OPENS = {"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"}
+_CLOSES = {"R_PAREN", "R_BRACKET", "R_BRACE", "END"}
+_SIGNS = {"NOT", "DASH", "PLUS", "TILDE", "TILDA"}
 _READING: ContextVar[bool] = ContextVar("reading", default=False)
 
 
+def dialect() -> Dialect:
+    """Return the SQL of Spark, in which a quote may also be doubled within a text, as the standard says.
+
+    Examples
+    --------
+    >>> [token.text for token in dialect().tokenize("s = 'it''s'")]
+    ['s', '=', "it's"]
+    """
+    return _dialect_class()()
+
+
+@cache
+def _dialect_class() -> type[Dialect]:
+    from sqlglot.dialects.spark import Spark  # slow to import, and only a query needs it
+
+    class Skyband(Spark):
+        class Tokenizer(Spark.Tokenizer):
+            STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - sqlglot's way: the first is the one that it writes
+
+    return Skyband
+
+
 def parsed(text: str) -> list[Expr | None]:
-    """The statements or expressions in `text`, or sqlglot's own error.
+    """Parse the statements or expressions in `text`; what is no SQL raises sqlglot's own error.
 
     Examples
     --------
     >>> [tree.sql() for tree in parsed("a + b; c")]
     ['a + b', 'c']
     """
-    import sqlglot  # slow to import, and only a query needs it
+    tokens = tokenized(text)
+    try:
+        return _parsed(tokens, text)
+    except RecursionError:  # whether a text can be read must not depend on how deep its reader is called
+        with ThreadPoolExecutor(1) as fresh:
+            return fresh.submit(_parsed, tokens, text).result()
 
+
+def tokenized(text: str) -> list[Any]:
+    """Cut a text into sqlglot's tokens.
+
+    Raises QueryError if there are too many or they are nested too deeply.
+    """
+    tokens = dialect().tokenize(text)
+    if len(tokens) > TOKENS:
+        msg = f"the text must have at most {TOKENS:,} words and signs, got {len(tokens):,}: write a shorter one"
+        raise QueryError(msg)
+    deepest = _deepest(tokens)
+    if deepest > NESTED:
+        msg = (
+            f"brackets, CASE and signs must be nested at most {NESTED} deep, got {deepest:,} (nested too deeply): "
+            f"write it with fewer"
+        )
+        raise QueryError(msg)
+    return list(tokens)
+
+
+def _deepest(tokens: Sequence[Any]) -> int:
+    depth = signs = deepest = 0
+    for token in tokens:
+        kind = token.token_type.name
+        signs = signs + 1 if kind in _SIGNS else 0
+        depth += (kind in _OPENS) - (kind in _CLOSES)
+        deepest = max(deepest, depth + signs)
+    return deepest
+
+
+def _parsed(tokens: list[Any], text: str) -> list[Expr | None]:
     log = logging.getLogger("sqlglot")
     if _silent not in log.filters:
         log.addFilter(_silent)
     token = _READING.set(True)
     try:
-        return sqlglot.parse(text, read=DIALECT)
+        return dialect().parser().parse(tokens, text)
     finally:
         _READING.reset(token)
 
@@ -37,3 +107,14 @@ def _silent(record: logging.LogRecord) -> bool:
     """Whether it may be logged: what others ask of sqlglot may, what we ask may not."""
     del record
     return not _READING.get()
+
+
+def shown(text: str) -> str:
+    """Quote a text for a message, cut where it is long.
+
+    Examples
+    --------
+    >>> shown("a + b"), len(shown("a + " * 1000))
+    ("'a + b'", 205)
+    """
+    return repr(text) if len(text) <= 200 else f"{text[:200]!r}..."

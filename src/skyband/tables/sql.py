@@ -151,8 +151,7 @@ class RankedSql:
         from skyband.tables.expression import sql
 
         self.key, self._table, self._columns = table.key, table, columns
-        score = sql(by, table.table.c, table.dialect)
-        self._score = -score if ascending else score
+        self._score, self._ascending = sql(by, table.table.c, table.dialect), ascending
 
     def count(self) -> int:
         """How many rows the table has."""
@@ -174,23 +173,45 @@ class RankedSql:
     def question(self, n: int, below: tuple[float, object] | None = None) -> sa.Select[Any]:
         """The SELECT that `top` asks."""
         sqlalchemy = alchemy()
-        table = self._table.table
-        scored = sqlalchemy.select(
-            table.c[self.key], self._score.label("skyband_score"), *(table.c[name] for name in self._columns)
-        ).subquery("scored")
+        steps, rows = self._steps()
+        score = -self._score.sql if self._ascending else self._score.sql
+        wanted = [self._column(name) for name in (self.key, *self._columns)]
+        scored = (
+            sqlalchemy.select(wanted[0], score.label("skyband_score"), *wanted[1:]).select_from(rows).subquery("scored")
+        )
         score, key = scored.c.skyband_score, scored.c[self.key]
         fine = [score.is_not(None)]
-        if self._table.dialect != "sqlite":
-            fine.append(score != sqlalchemy.cast(sqlalchemy.literal("NaN"), sqlalchemy.Double))
         if below is not None:
             edge = sqlalchemy.literal(float(below[0]), sqlalchemy.Double)
             if below[1] is None:
                 fine.append(score < edge)
             else:  # the first says nothing new, but is a range that an index can give
                 fine += [score <= edge, sqlalchemy.or_(score < edge, key < below[1])]
-        best = sqlalchemy.select(*scored.c).where(*fine)
+        best = sqlalchemy.select(*scored.c).where(*fine).add_cte(*steps)
         if self._table.whole:
             return best.order_by(score.desc(), key.desc()).limit(n)
         nth = sqlalchemy.select(score).where(*fine).order_by(score.desc()).limit(n).subquery("nth")
         lowest = sqlalchemy.select(sqlalchemy.func.min(nth.c.skyband_score)).scalar_subquery()
         return best.where(score >= lowest).order_by(score.desc())
+
+    def _steps(self) -> tuple[list[Any], Any]:
+        """SELECTs that compute parts of the score one after the other, and what the last of them gives."""
+        sqlalchemy = alchemy()
+        rows: Any = self._table.table
+        names = dict.fromkeys([self.key, *self._columns, *sorted(self._score.columns)])
+        columns = [self._column(name) for name in names]
+        found: list[Any] = []
+        for number, step in enumerate(self._score.steps):
+            new = [part.label(name) for name, part in step.items()]
+            # an OFFSET keeps the database from writing the parts into each other again, where they would multiply
+            some = sqlalchemy.select(*columns, *new).select_from(rows).offset(sqlalchemy.literal_column("0"))
+            some = some.limit(sqlalchemy.literal_column("-1")) if self._table.dialect == "sqlite" else some
+            found.append(some.cte(f"skyband_step_{number}"))
+            columns += [sqlalchemy.column(name, part.type) for name, part in step.items()]
+            rows = sqlalchemy.table(f"skyband_step_{number}")
+        return found, rows
+
+    def _column(self, name: str) -> Any:
+        """A column by its name alone: each SELECT reads from one table or step."""
+        sqlalchemy = alchemy()
+        return sqlalchemy.column(sqlalchemy.sql.quoted_name(name, quote=True), self._table.table.c[name].type)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import ParseError, QueryError, nearest
+from skyband.lang.numbers import whole
 from skyband.lang.rspql.grammar import read, refused
 from skyband.lang.rspql.score import Function, Scribe
 from skyband.lang.rspql.shapes import Group, group_of, pattern_of
@@ -38,7 +39,10 @@ def read_rspql(
 ) -> Statement:
     """The statement in an RSP-QL text that begins at `begin`."""
     tree = read(text, begin)
-    return _Reader(begin, _described(functions or {}), origin, time).read(tree)
+    try:
+        return _Reader(begin, _described(functions or {}), origin, time).read(tree)
+    except RecursionError:
+        raise begin.error("this is nested too deeply: write it with fewer brackets") from None
 
 
 def _described(functions: Mapping[str, str]) -> dict[str, Function]:
@@ -227,7 +231,11 @@ class _Reader:
             raise self.refuse(node, "an answer begins at the first row: leave OFFSET out")
         if "limit" not in clauses:
             raise self.after(tree, "nothing says how many rows: write LIMIT 10")
-        return int(clauses["limit"][0].children[1])
+        number = clauses["limit"][0].children[1]
+        try:
+            return whole(str(number))
+        except QueryError as error:
+            raise self.refuse(number, f"k {error}") from None
 
     def name(self, clauses: dict[str, list[Any]]) -> str | None:
         for node in clauses.get("register", ()):

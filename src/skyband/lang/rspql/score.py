@@ -9,6 +9,7 @@ from skyband.errors import QueryError
 from skyband.lang.names import quoted, text
 from skyband.lang.rspql.grammar import refused
 from skyband.lang.rspql.terms import MATH, XSD, Terms, escaped, trees, unescaped
+from skyband.query.trees import dialect
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -21,6 +22,8 @@ _CASTS = {
 }
 _MATH = {MATH + theirs: ours for theirs, ours in (("pow", "power"), ("sqrt", "sqrt"), ("exp", "exp"), ("log", "ln"))}
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "either": "OR", "both": "AND"}
+_LONGEST = 500_000
+"""Letters that an expression may have once BIND and functions are put in, which can double it with every use."""
 _TOTALS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT")
 
 Function = tuple[tuple[str, ...], str]
@@ -42,13 +45,28 @@ class Scribe:
         special: Callable[[Tree[Token]], str] | None = getattr(self, f"_{kind}", None)
         if special is not None:
             return special(node)
-        parts = trees(node)
         if kind in _SIGNS:
-            return f"{self.write(parts[0])} {_SIGNS[kind]} {self.write(parts[1])}"
+            return self._chain(node)
         if kind in ("integer", "decimal", "double"):
             return str(node.children[0])
         assert kind == "boolean", kind
         return str(node.children[0]).upper()
+
+    def _chain(self, node: Tree[Token]) -> str:
+        """Write a + b - c; its length is no depth."""
+        rest: list[str] = []
+        while node.data in _SIGNS:
+            first, other = trees(node)
+            rest.append(f" {_SIGNS[node.data]} {self.write(other)}")
+            node = first
+        return self.short("".join([self.write(node), *reversed(rest)]), node)
+
+    def short(self, said: str, node: Any) -> str:
+        """Refuse an expression that has grown too long."""
+        if len(said) > _LONGEST:
+            why = f"an expression must have at most {_LONGEST:,} letters with its BINDs and functions put in"
+            raise refused(node, self.terms.begin, f"{why}, got {len(said):,}: write a shorter one")
+        return said
 
     def name(self, name: str, node: Any) -> str:
         """A variable, or what it stands for."""
@@ -99,13 +117,22 @@ class Scribe:
     def _string(self, node: Tree[Token]) -> str:
         value, *more = cast("list[Any]", node.children)
         plain = unescaped(str(value))
-        if more and hasattr(more[0], "data") and self.terms.iri(more[0]) in _CASTS:
-            try:
-                float(plain)
-            except ValueError:
-                raise refused(node, self.terms.begin, f"{plain!r} is no number: write one") from None
-            return plain
-        return text(plain)
+        if not more:
+            return text(plain)
+        if not hasattr(more[0], "data"):
+            why = f"rows hold texts without their language, so that {more[0]} cannot be compared: write {value}"
+            raise refused(node, self.terms.begin, why)
+        kind = self.terms.iri(more[0])
+        if kind == f"{XSD}string":
+            return text(plain)
+        if kind not in _CASTS:
+            why = f"rows hold texts and numbers, so that <{kind}> cannot be compared: write {value}, or a number"
+            raise refused(node, self.terms.begin, why)
+        try:
+            float(plain)
+        except ValueError:
+            raise refused(node, self.terms.begin, f"{plain!r} is no number: write one") from None
+        return plain
 
     def _call(self, node: Tree[Token]) -> str:
         first, *rest = cast("list[Any]", node.children)
@@ -113,7 +140,7 @@ class Scribe:
         name = str(first) if not hasattr(first, "data") else self.terms.iri(first)
         found = self._known(name, arguments) or self._own(str(first) if isinstance(first, str) else name, arguments)
         if found is not None:
-            return found
+            return self.short(found, node)
         if name.upper() in _TOTALS:
             raise refused(node, self.terms.begin, f"{name} sums up a group: rows are ranked, each by its own values")
         listed = ", ".join("abcdefgh"[: len(arguments)])
@@ -146,7 +173,8 @@ class Scribe:
             return None
         import sqlglot
 
-        given = {n: sqlglot.parse_one(f"({a})", read="spark") for n, a in zip(names, arguments, strict=True)}
+        sql = dialect()
+        given = {n: sqlglot.parse_one(f"({a})", read=sql) for n, a in zip(names, arguments, strict=True)}
 
         def put(node: Any) -> Any:
             plain = type(node).__name__ == "Column" and node.name in given
@@ -154,12 +182,11 @@ class Scribe:
             simple = plain and type(value.this).__name__ in ("Column", "Literal")
             return value.this if simple else value
 
-        whole = sqlglot.parse_one(f"({body})", read="spark").transform(put)
-        return whole.sql(dialect="spark")
+        return sqlglot.parse_one(f"({body})", read=sql).transform(put).sql(dialect=sql)
 
 
-_LEVELS = {"or": 1, "and": 2, "not": 6, "=": 3, "<>": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "+": 4, "-": 4, "*": 5,
-           "/": 5, "neg": 6}  # fmt: skip
+_LEVELS = {"or": 1, "and": 2, "not": 6, "=": 3, "<>": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3, "sum": 4,
+           "product": 5, "neg": 6}  # fmt: skip
 _WORDS = {"or": "||", "and": "&&", "<>": "!="}
 _CALLS = {"abs": "ABS", "coalesce": "COALESCE", "whole": f"<{XSD}integer>", "real": f"<{XSD}double>",
           **{ours: f"<{theirs}>" for theirs, ours in _MATH.items()}}  # fmt: skip
@@ -177,13 +204,8 @@ def sparql(tree: Ours) -> str:
     kind, *parts = tree
     if kind in ("column", "raw", "flag"):
         return variable(parts[0])
-    if kind == "number":
-        value = parts[0]
-        return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
-    if kind == "text":
-        return escaped(parts[0])
-    if kind == "yes":
-        return str(parts[0]).lower()
+    if kind in ("number", "text", "yes"):
+        return _constant(kind, parts[0])
     if kind == "isnull":
         return f"!BOUND({sparql(parts[0])})"
     if kind == "case":
@@ -192,22 +214,41 @@ def sparql(tree: Ours) -> str:
         for when, then in reversed(list(zip(branches[::2], branches[1::2], strict=True))):
             said = f"IF({sparql(when)}, {sparql(then)}, {said})"
         return said
-    if kind == "round" and parts[1] == 0:
-        return f"ROUND({sparql(parts[0])})"
-    if kind in _CALLS:
-        return f"{_CALLS[kind]}({', '.join(map(sparql, parts))})"
+    if kind in _CALLS or (kind == "round" and parts[1] == 0):
+        given = parts[:1] if kind == "round" else parts
+        return f"{_CALLS.get(kind, 'ROUND')}({', '.join(map(sparql, given))})"
     if kind in ("neg", "not"):
         return ("-" if kind == "neg" else "!") + _inside(parts[0], _LEVELS[kind])
-    if kind in _LEVELS:
-        level = _LEVELS[kind]
-        right = level + (kind not in ("or", "and"))  # a - (b - c); a comparison takes no comparison
-        left = level + (level == 3)
+    if kind in ("sum", "product", "and", "or", "in") and "%" not in parts:
+        return _chain(kind, parts)
+    if kind in _LEVELS and kind != "product":
+        level = _LEVELS[kind] + 1  # a comparison takes no comparison
         word = _WORDS.get(kind, kind)
         if kind in ("=", "<>") and parts[0][0] == parts[1][0] == "column":
             return f"({sparql(parts[0])}) {word} ({sparql(parts[1])})"  # brackets: as numbers
-        return f"{_inside(parts[0], left)} {word} {_inside(parts[1], right)}"
+        return f"{_inside(parts[0], level)} {word} {_inside(parts[1], level)}"
+    kind = "%" if kind == "product" else kind
     msg = f"{kind} has no form in RSP-QL: use sb.to_sql or sb.to_yaml"
     raise QueryError(msg)
+
+
+def _constant(kind: str, value: Any) -> str:
+    if kind == "text":
+        return escaped(value)
+    if kind == "yes":
+        return str(value).lower()
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def _chain(kind: str, parts: list[Any]) -> str:
+    """An operation of any number of operands."""
+    level = _LEVELS[kind]
+    if kind == "in":
+        return f"{_inside(parts[0], level + 1)} IN ({', '.join(map(sparql, parts[1:]))})"
+    if kind in _WORDS:
+        return f" {_WORDS[kind]} ".join(_inside(part, level) for part in parts)
+    others = (f" {sign} {_inside(other, level + 1)}" for sign, other in zip(parts[1::2], parts[2::2], strict=True))
+    return _inside(parts[0], level) + "".join(others)  # a - (b - c)
 
 
 def variable(name: str) -> str:

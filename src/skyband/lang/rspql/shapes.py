@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
 from skyband.lang.pattern import Pattern, Star, Term
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from lark import Token, Tree
 
 Pair = tuple[Term, Term]
+_WAYS = 1000
+"""Ways to make a row: each UNION beside another multiplies them."""
 
 
 @dataclass
@@ -54,36 +57,46 @@ def group_of(node: Tree[Token], terms: Terms, subject: Term | None = None) -> Gr
         if kind == "block":
             _add(child, terms, group)
         elif kind == "optional":
-            inner = group_of(trees(child)[0], terms, group.subject)
-            if inner.unions or inner.optional or inner.others:
-                extra = next(iter(trees(trees(child)[0])), child)
-                raise refused(extra, terms.begin, "an OPTIONAL holds triples only: write the rest outside of it")
-            if group.subject is None:
-                raise refused(child, terms.begin, "an OPTIONAL needs something to add to: write its triples after it")
-            taken = {value for _, value in [*group.pairs, *(pair for pairs in group.optional for pair in pairs)]}
-            for _, value in inner.pairs:
-                if value.variable is not None and value in {*taken, group.subject}:
-                    raise refused(child, terms.begin, f"{value} has a value already: use another name in the OPTIONAL")
-            group.optional.append(inner.pairs)
+            group.optional.append(_optional(child, terms, group))
         elif kind == "union":
-            arms = [group_of(arm, terms, group.subject) for arm in trees(child)]
-            for arm, inner in zip(arms, trees(child), strict=True):
-                if arm.others:
-                    raise refused(inner, terms.begin, "a { ... } of a UNION holds triples only: write the rest outside")
-            group.unions.append(arms)
-            group.subject = group.subject or arms[0].subject
-            for arm, inner in zip(arms, trees(child), strict=True):
-                _same(group, arm.subject, inner, terms)
+            _unite(child, terms, group)
         else:
             group.others.append(child)
     return group
 
 
+def _optional(child: Tree[Token], terms: Terms, group: Group) -> list[Pair]:
+    inner = group_of(trees(child)[0], terms, group.subject)
+    if inner.unions or inner.optional or inner.others:
+        extra = next(iter(trees(trees(child)[0])), child)
+        raise refused(extra, terms.begin, "an OPTIONAL holds triples only: write the rest outside of it")
+    if group.subject is None:
+        raise refused(child, terms.begin, "an OPTIONAL needs something to add to: write its triples after it")
+    taken = {value for _, value in [*group.pairs, *(pair for pairs in group.optional for pair in pairs)]}
+    for _, value in inner.pairs:
+        if value.variable is not None and value in {*taken, group.subject}:
+            raise refused(child, terms.begin, f"{value} has a value already: use another name in the OPTIONAL")
+    if not inner.pairs:
+        raise refused(child, terms.begin, "an OPTIONAL holds triples: write { ?user :likes ?likes }")
+    return inner.pairs
+
+
+def _unite(child: Tree[Token], terms: Terms, group: Group) -> None:
+    arms = [group_of(arm, terms, group.subject) for arm in trees(child)]
+    for arm, inner in zip(arms, trees(child), strict=True):
+        if arm.others:
+            raise refused(inner, terms.begin, "a { ... } of a UNION holds triples only: write the rest outside")
+    group.unions.append(arms)
+    if prod(max(1, sum(len(arm.stars()) for arm in some)) for some in group.unions) > _WAYS:
+        why = f"UNIONs must give at most {_WAYS:,} ways to make a row: write fewer"
+        raise refused(child, terms.begin, why)
+    group.subject = group.subject or arms[0].subject
+    for arm, inner in zip(arms, trees(child), strict=True):
+        _same(group, arm.subject, inner, terms)
+
+
 def _add(node: Tree[Token], terms: Terms, group: Group) -> None:
-    for child in trees(node):
-        if child.data == "block":
-            _add(child, terms, group)
-            continue
+    for child in _triples(node):
         subject, *rest = trees(child)
         term = terms.term(subject)
         group.subject = group.subject or term
@@ -93,6 +106,16 @@ def _add(node: Tree[Token], terms: Terms, group: Group) -> None:
             if predicate.variable is not None:
                 raise refused(verb, terms.begin, "a predicate cannot be a variable: write its IRI")
             group.pairs += [(predicate, terms.term(term)) for term in trees(objects)]
+
+
+def _triples(block: Tree[Token] | None) -> list[Tree[Token]]:
+    """The triples of a block, which holds those before its last in a block of its own."""
+    found: list[Tree[Token]] = []
+    while block is not None:
+        parts = trees(block)
+        found += [part for part in parts if part.data != "block"]
+        block = next((part for part in parts if part.data == "block"), None)
+    return found[::-1]
 
 
 def _same(group: Group, subject: Term | None, node: Tree[Token], terms: Terms) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skyband.lang.sql.text import Text, Token
+    from skyband.lang.sql.text import Text
 
-_AFTER = ("QUALIFY", "SEMICOLON")
+_AFTER = ("GROUP_BY", "QUALIFY", "SEMICOLON")
 _NULLS = (["NULLS", "FIRST"], ["NULLS", "LAST"])
 
 
@@ -33,21 +34,27 @@ def order_keys(text: Text) -> list[str]:
     return found
 
 
-def condition(text: Text) -> tuple[str, Token] | None:
-    """The WHERE of the SELECT that ranks, and its first token."""
+def condition(text: Text, select: int) -> str:
+    """Return the WHERE of the SELECT that begins with token number `select`, as it was written; "" without one."""
     depths = _depths(text)
-    over = _over(text)
-    for low, token in enumerate(text.tokens, 1):
-        if token.kind != "WHERE" or depths[low - 1] != depths[over]:
-            continue
-        first, last = sorted((low - 1, over))
-        if min(depths[first:last]) < depths[over]:
-            continue  # of another SELECT, in brackets of its own
-        high = low
-        while high < len(text.tokens) and text.tokens[high].kind not in _AFTER and depths[high] >= depths[over]:
-            high += 1
-        return text.between(low, high), text.tokens[low]
-    return None
+    low = 0
+    for number in range(select + 1, len(text.tokens)):
+        token = text.tokens[number]
+        ends = depths[number] < depths[select] or (depths[number] == depths[select] and token.kind in _AFTER)
+        if ends and low:
+            return text.between(low, number)
+        if depths[number] < depths[select]:
+            return ""
+        if token.kind == "WHERE" and depths[number] == depths[select]:
+            low = number + 1
+    return text.between(low, len(text.tokens)) if low else ""
+
+
+def calls(text: Text, names: Container[str]) -> Iterator[str]:
+    """Yield the calls of these functions, as they were written."""
+    for number, token in enumerate(text.tokens[:-1]):
+        if token.text.lower() in names and text.tokens[number + 1].kind == "L_PAREN":
+            yield text.between(number, text.closing(number + 1) + 1)
 
 
 def _over(text: Text) -> int:

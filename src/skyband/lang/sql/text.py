@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from skyband.errors import QueryError
 from skyband.lang.place import Place
-from skyband.query.trees import DIALECT, parsed
+from skyband.query.trees import parsed, tokenized
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -35,14 +36,15 @@ class Text:
 
     @classmethod
     def of(cls, text: str, begin: Place) -> Text:
-        """The text cut into tokens."""
-        from sqlglot.dialects.dialect import Dialect
+        """Cut a text into tokens."""
         from sqlglot.errors import TokenError
 
         try:
-            found = Dialect.get_or_raise(DIALECT).tokenize(text)
+            found = tokenized(text)
         except TokenError:
             raise cls(text, begin).refuse(_opened(text), "this quote or comment is never closed: close it") from None
+        except QueryError as error:
+            raise begin.error(str(error)) from None
         return cls(text, begin, tuple(Token(t.token_type.name, t.text, t.start, t.end + 1) for t in found))
 
     def place(self, offset: int) -> Place:

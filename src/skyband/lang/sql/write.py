@@ -10,6 +10,7 @@ from skyband.lang.names import quoted
 from skyband.lang.said import check_said
 from skyband.lang.statement import Statement
 from skyband.query.duration import MICROSECONDS
+from skyband.query.trees import dialect
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -54,21 +55,42 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
     function = "TUMBLE" if window.size == window.slide else "HOP"
     stream = ".".join(quoted(part) for part in (table or asked.source).split("."))
     arguments = [f"TABLE {stream}", f"DESCRIPTOR({quoted(topk.time)})", *map(_interval, lengths)]
-    keys = [f"{_score(topk)} {'ASC' if topk.ascending else 'DESC'}"]
+    source = f"TABLE({function}({', '.join(arguments)}))"
+    score, total = _score(topk), _total_name(topk)
+    keys = [f"{total or score} {'ASC' if topk.ascending else 'DESC'}"]
     if topk.id is not None:
         keys += [f"{quoted(topk.time)} DESC", f"{quoted(topk.id)} DESC"]
+    if total:
+        group = ", ".join(["window_start", "window_end", *map(quoted, (*topk.per, *topk.of))])
+        rows = [
+            "  FROM (",
+            f"    SELECT {group}, {score} AS {total}",
+            f"    FROM {source}",
+            f"    GROUP BY {group}",
+            "  )",
+        ]
+    else:
+        rows = [f"  FROM {source}"]
     return "\n".join(
         [
-            f"SELECT {_picked(asked)} FROM (",  # noqa: S608 - names are quoted, the score is of the safe grammar
-            f"  SELECT *{_score_column(asked)}, ROW_NUMBER() OVER (",
+            f"SELECT {_picked(asked, total)} FROM (",  # noqa: S608 - names are quoted, the score is of the safe grammar
+            f"  SELECT *{'' if total else _score_column(asked)}, ROW_NUMBER() OVER (",
             f"    PARTITION BY {', '.join(['window_start', 'window_end', *map(quoted, topk.per)])}",
             f"    ORDER BY {', '.join(keys)}",
             "  ) AS rn",
-            f"  FROM TABLE({function}({', '.join(arguments)}))",
+            *rows,
             f") AS {quoted(topk.name)}" if topk.name is not None else ")",
             f"WHERE rn <= {topk.k}",
         ]
     )
+
+
+def _total_name(query: TopK) -> str:
+    """The name of the total of a leaderboard, which no key has; "" for rows."""
+    name = "total" if query.of else ""
+    while name in (*query.of, *query.per):
+        name += "_"
+    return name
 
 
 def _check(asked: Statement) -> None:
@@ -76,12 +98,17 @@ def _check(asked: Statement) -> None:
     if query.join is not None or asked.remote is not None or asked.pattern is not None:
         msg = "a join or triples cannot be said in SQL: use sb.to_rspql"
         raise QueryError(msg)
-    check_said(query, "SQL")
+    check_said(query, "SQL", {"of": query.of})
     if query.window.closed != "left":
         msg = 'closed="right" cannot be said in SQL: use closed="left", sb.to_rspql or sb.to_yaml'
         raise QueryError(msg)
-    if {"window_start", "window_end"} & set(query.per):
-        msg = f"per={list(query.per)} holds a column of the window: rename it"
+    for field, names in (("per", query.per), ("of", query.of)):
+        if {"window_start", "window_end"} & set(names):
+            msg = f"{field}={list(names)} holds a column of the window: rename it"
+            raise QueryError(msg)
+    total, bracket, _ = str(query.by).partition("(")
+    if query.of and total.isupper():  # COUNT(*) is read as count(*)
+        msg = f"by={str(query.by)!r} cannot be said in SQL: write {total.lower()}{bracket}...) in small letters"
         raise QueryError(msg)
 
 
@@ -92,7 +119,7 @@ def _score(query: TopK) -> str:
         return text
     import sqlglot
 
-    return sqlglot.parse_one(text, read="spark").sql(dialect="spark", comments=False)
+    return sqlglot.parse_one(text, read=dialect()).sql(dialect=dialect(), comments=False)
 
 
 def _score_column(asked: Statement) -> str:
@@ -100,12 +127,12 @@ def _score_column(asked: Statement) -> str:
     return f", {_score(asked.query)} AS score" if wanted else ""
 
 
-def _picked(asked: Statement) -> str:
+def _picked(asked: Statement, total: str) -> str:
     if asked.columns is None:
         return "*"
     words = []
     for what, shown in asked.columns:
-        name = "rn" if what == "rank" else what
+        name = "rn" if what == "rank" else total if total and what == "score" else what
         words.append(quoted(name) if name == shown else f"{quoted(name)} AS {quoted(shown)}")
     return ", ".join(words)
 
