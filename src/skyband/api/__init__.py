@@ -91,8 +91,8 @@ def run(  # noqa: PLR0913 - the one wide door
     -------
     pyarrow.Table
         Columns window_start, window_end, the `per` columns, rank, score, then the row's own columns; of many
-        queries a column `query` before them. Its
-        schema metadata has the counts as JSON under b"skyband". With `stats=True` a pair of it and the counts.
+        queries a column `query` before them. Its schema metadata has the counts as JSON under b"skyband". With
+        `stats=True` a pair of it and the counts. More than 50,000,000 rows are an error: `stream` gives them in steps.
 
     Examples
     --------
@@ -105,17 +105,15 @@ def run(  # noqa: PLR0913 - the one wide door
     >>> counts.rows, counts.without_score
     (4, 1)
     """
-    import pyarrow as pa
-
     from skyband.flow.pipeline import OutOfOrderError
+    from skyband.flow.steps import in_one_table
 
     session = session_of(query, source, engine, late, ahead, options)
-    try:  # a join reads the times first: what it has looked up cannot be taken back
-        tables = list(session.tables(progress=progress, trusting=not session.joins))
-    except OutOfOrderError:
-        tables = list(session.tables(progress=progress))
     promote = "permissive" if session.joins else "default"  # remote types show with the first look-up
-    whole = pa.concat_tables(tables, promote_options=promote) if tables else None
+    try:  # a join reads the times first: what it has looked up cannot be taken back
+        whole = in_one_table(session.tables(progress=progress, trusting=not session.joins), promote)
+    except OutOfOrderError:
+        whole = in_one_table(session.tables(progress=progress), promote)
     if whole is None:
         msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
         raise SourceError(msg)
@@ -197,8 +195,9 @@ def stream(
 ) -> Stream:
     """Answer `query` batch by batch: what each batch of `source` brings about, as soon as it does.
 
-    Takes what `run` takes. Batches that close no window yield nothing. What comes back is an iterator of tables that
-    also tells, at any time, what it has counted (`stats`) and how many rows it keeps (`candidates`).
+    Takes what `run` takes. Batches that close no window yield nothing; one that closes very many windows yields their
+    answers in several tables, of about a million rows each. What comes back is an iterator of tables that also tells,
+    at any time, what it has counted (`stats`) and how many rows it keeps (`candidates`).
 
     Examples
     --------

@@ -85,9 +85,9 @@ class Session:
                 if not rows.num_rows and "null" in map(str, rows.schema.types):
                     continue  # an empty list has no type: the next batch will tell
                 self.pipeline = self._open(rows.schema, rising=rising)
-            yield self.asked.shaped(self.pipeline.push(rows, self._micros(watermark)))
+            yield from map(self.asked.shaped, self.pipeline.push_in_steps(rows, self._micros(watermark)))
         if self.pipeline is not None:
-            yield self.asked.shaped(self.pipeline.finish())
+            yield from map(self.asked.shaped, self.pipeline.finish_in_steps())
 
     def _open(self, schema: pa.Schema, *, rising: bool) -> _Line:
         from skyband.flow.pipeline import Pipeline

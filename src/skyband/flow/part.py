@@ -25,7 +25,7 @@ class Part(NamedTuple):
     def take(self, places: np.ndarray | slice) -> Part:
         """Some of the rows."""
         if isinstance(places, slice):
-            low, high, _ = places.indices(len(self.time))
+            low, high, _ = places.indices(len(self.score))
             rows = self.rows.slice(low, high - low)
         else:
             rows = take_rows(self.rows, places)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from skyband.engines import Objects, build
 from skyband.engines._groups import room_for
+from skyband.flow import steps
 from skyband.flow.arrow import from_storage
 from skyband.flow.emit import Emitter, Lines, change_names
 from skyband.flow.ids import read_ids
@@ -19,11 +20,13 @@ from skyband.flow.payload import Payload
 from skyband.flow.runs import GroupRuns, Spans
 from skyband.flow.schema import check_schema, conform
 from skyband.flow.score import ranks_by
+from skyband.flow.steps import Shapes, in_one_table
 from skyband.flow.time import TimeType
 from skyband.windows import Clock, Timeline
+from skyband.windows.timeline import BEGINNING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from skyband.engines import Answers
     from skyband.engines.protocol import GroupedEngine
@@ -99,6 +102,9 @@ class Pipeline:
         self._thin = _SPARE  # so many may wait before they are thinned out
         self.thinned = False  # whether they ever were
         self._positions = np.zeros(0 if query.per else 1, np.int64)  # there may be room for more groups
+        self._due: list[Part] = []  # rows of this batch that the engine has yet to take ...
+        self._goal: int | None = None  # ... and how far it has to go with them; None: it has
+        self._reached = self._newest = BEGINNING  # how far the engine has come, and its newest row
         self._kept = 0
         self._empty: pa.Table | None = None
         self._next_end: int | None = None  # when the next window ends; None: not known
@@ -147,19 +153,33 @@ class Pipeline:
 
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
+        return self._whole(self.push_in_steps(rows, watermark))
+
+    def push_in_steps(self, rows: pa.Table, watermark: int | None = None) -> Iterator[pa.Table]:
+        """Take a batch, give the answers of the windows it closes in steps of bounded size."""
+        self.begin(rows, watermark)
+        yield from self._steps()
+
+    def begin(self, rows: pa.Table, watermark: int | None = None) -> None:
+        """Take a batch; `step` then gives its answers, as long as `pending`."""
         self._stats.rows += rows.num_rows
         rows = conform(rows, self.schema)
         if self.clock.counts:
-            return self.count(self._scored(rows, np.empty(0, np.int64)))
+            self._begin_count(self._scored(rows, np.empty(0, np.int64)))
+            return
         assert self.time is not None
         time, missing = self.time.micros(rows.column(self.query.time))
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        return self.take(self._scored(rows, time), watermark)
+        self._begin_take(self._scored(rows, time), watermark)
 
     def take(self, part: Part, watermark: int | None = None) -> pa.Table:
         """Take rows that have their time and score, in any order; give the answers of the windows they close."""
+        self._begin_take(part, watermark)
+        return self._whole(self._steps())
+
+    def _begin_take(self, part: Part, watermark: int | None) -> None:
         taken = self.timeline.admit(part.time, watermark, rising=self._rising)
         if taken is None:
             raise OutOfOrderError
@@ -171,19 +191,113 @@ class Pipeline:
             self._wait(part.sorted())
         # where ids break ties, rows of the newest moment wait: the next batch may have more of it
         edge = self.timeline.newest + (self.query.id is None) if self._rising else self.timeline.edge
-        answers = self._advance(self._release(edge), self.timeline.watermark)
-        self.forget_groups(due=True)
-        return answers
+        self._due, self._goal = self._release(edge), self.timeline.watermark
 
     def finish(self) -> pa.Table:
         """Answer every time window that still holds a row. A window that ends after the newest row deletes nothing."""
-        if self.clock.counts:
-            return self._table(None)
-        self.timeline.close()
-        return self._advance(self._release(END), END)
+        return self._whole(self.finish_in_steps())
+
+    def finish_in_steps(self) -> Iterator[pa.Table]:
+        """Answer every time window that still holds a row, in steps of bounded size."""
+        self.begin_end()
+        yield from self._steps()
+
+    def begin_end(self) -> None:
+        """No more rows will come; `step` then gives the last answers, as long as `pending`."""
+        if not self.clock.counts:
+            self.timeline.close()
+        self._due, self._goal = [] if self.clock.counts else self._release(END), END
 
     def count(self, part: Part) -> pa.Table:
         """Counting windows: every row takes the next position of its group, and nothing is late."""
+        self._begin_count(part)
+        return self._whole(self._steps())
+
+    def _begin_count(self, part: Part) -> None:
+        self._due, self._goal = [part], END
+
+    # ------------------------------------------------------------ steps
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are answers of this batch to give."""
+        return self._goal is not None
+
+    def _steps(self) -> Iterator[pa.Table]:
+        while self.pending:
+            yield self.step(self.affordable())
+
+    @staticmethod
+    def _whole(found: Iterator[pa.Table]) -> pa.Table:
+        whole = in_one_table(found)
+        assert whole is not None
+        return whole
+
+    def _shapes(self) -> Shapes:
+        """What bounds the answers of the query."""
+        return Shapes.of([(int(self.query.k), self.clock.size, self.clock.slide)])
+
+    def affordable(self) -> int:
+        """How far the next step may go, so that it has few enough answers.
+
+        Only time windows with a slide can answer with many times the rows of a batch.
+        """
+        goal = self._goal
+        assert goal is not None
+        if self.clock.counts or not self.clock.slide:
+            return goal
+        shapes, groups, kept = self._shapes(), self.lists(), int(self.engine.peak)
+        if not len(shapes.k):
+            return goal
+        time = self._due[0].time if len(self._due) == 1 else np.concatenate([_NO_TIMES, *(p.time for p in self._due)])
+        open_for = int((shapes.size + shapes.slide).max())
+        start, newest = self._reached, self._newest
+        if start >= newest + open_for or newest == BEGINNING:  # no window can show a row that is kept
+            if not len(time):
+                return goal
+            start = max(start, int(time[0]))
+        last = max(newest, int(time[-1])) if len(time) else newest
+        length = max(min(goal, last + open_for) - start, 0)
+        if shapes.by_time(length, groups, kept + len(time)) <= steps.ANSWERS:
+            return goal
+        return min(goal, start + shapes.longest(time, start, length, groups, kept))
+
+    def step(self, goal: int) -> pa.Table:
+        """The answers up to `goal`, one that `affordable` gave, or a smaller one."""
+        assert self._goal is not None
+        done = self.clock.counts or goal >= self._goal
+        if self.clock.counts:
+            found = self._count(self._due)
+        else:
+            found = self._advance(self._due_before(goal, rest=done), self._goal if done else goal)
+        self._reached = max(self._reached, goal)
+        if done:
+            if self._goal != END:
+                self.forget_groups(due=True)
+            self._due, self._goal = [], None
+        return found
+
+    def stand_at(self, watermark: int, newest: int) -> None:
+        """Go on where another pipeline stood: how far windows are closed, and the newest row that was seen."""
+        self._reached, self._newest = watermark, newest
+
+    def _due_before(self, goal: int, *, rest: bool) -> list[Part]:
+        """Take out the rows that are due before `goal`; with `rest` all of them."""
+        out, later = self._due, []
+        if not rest:
+            cuts = [(part, int(np.searchsorted(part.time, goal))) for part in self._due]
+            out = [part.take(slice(0, cut)) for part, cut in cuts if cut]
+            later = [part.take(slice(cut, None)) for part, cut in cuts if cut < len(part.time)]
+        self._due = later
+        if out:
+            self._newest = max(self._newest, int(out[-1].time[-1]))
+        return out
+
+    def _count(self, parts: list[Part]) -> pa.Table:
+        """Let the rows of the batch take the next positions of their groups."""
+        if not parts:
+            return self._table(None)
+        (part,) = parts
         if part.group is None:
             position = np.arange(self._positions[0], self._positions[0] + len(part.score))
             self._positions[0] += len(part.score)
@@ -400,4 +514,5 @@ def _unscored(score: np.ndarray) -> np.ndarray:
     return none if none.ndim == 1 else none.any(axis=1)
 
 
+_NO_TIMES = np.empty(0, np.int64)
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))

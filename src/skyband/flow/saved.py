@@ -114,6 +114,7 @@ def load(line: Pipeline, engine: str, saved: Saved) -> None:
     line.timeline.watermark, line.timeline.newest, line.timeline.lost = watermark, newest, Late(late, ahead)
     group = _load_groups(line, saved)
     lists = line.lists()
+    line.stand_at(watermark, newest)
     parts = under(saved, "engine/")
     line.engine = line.made(engine, parts)
     line.emitter.load(under(saved, "emit/"), lists)

@@ -15,6 +15,7 @@ from skyband.flow.part import Part, joined
 from skyband.flow.pipeline import END, OutOfOrderError, Stats
 from skyband.flow.schema import check_schema, conform
 from skyband.flow.score import scores
+from skyband.flow.steps import InOneStep
 from skyband.flow.time import TimeType
 from skyband.join.answers import Answer, columns_of
 from skyband.join.board import Board
@@ -47,7 +48,7 @@ class JoinStats(Stats):
     last_error: str = ""
 
 
-class JoinPipeline:
+class JoinPipeline(InOneStep):
     """Queries with one join over one stream; the same door as `flow.pipeline.Pipeline`.
 
     Rows wait until their pane closes; of each key's rows in a pane the newest stands for all. Then, at the end of

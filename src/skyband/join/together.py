@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import QueryError
+from skyband.flow.steps import InOneStep
 from skyband.join.pipeline import JoinPipeline, JoinStats
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def joined_workload(
     return Together(lines, queries)
 
 
-class Together:
+class Together(InOneStep):
     """Pipelines side by side over one stream: answers by the end of their windows, then in the order of the queries."""
 
     def __init__(self, lines: list[Line], queries: Mapping[str, TopK]) -> None:

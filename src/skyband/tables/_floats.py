@@ -62,8 +62,8 @@ MULTIPLY = _fill("""CASE
         THEN {a} * {b}
     WHEN {a} IS NOT NULL AND {b} IS NOT NULL THEN 0
     END""")
-"""The scales bring the product to 1 where it overflows, and to half of the smallest double, 0.5, where it is zero: there
-mantissas and exponents tell what the scaled product has rounded off."""
+"""The scales bring the product to 1 where it overflows, and to half of the smallest double, 0.5, where it is zero:
+there mantissas and exponents tell what the scaled product has rounded off."""
 
 DIVIDE = _fill("""CASE
     WHEN {b} = 0 THEN NULL

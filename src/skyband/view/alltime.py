@@ -13,6 +13,7 @@ from skyband.flow.emit import Lines, change_names
 from skyband.flow.pipeline import Stats
 from skyband.flow.saved import refusing
 from skyband.flow.schema import conform
+from skyband.flow.steps import InOneStep
 from skyband.view.keyed import Keyed, LastLists
 from skyband.view.partial import Partials, folded_rows, numbers_of
 from skyband.view.saved import check_cells, load_keys
@@ -35,7 +36,7 @@ _HOLDS = {
 }
 
 
-class AllTime(Keyed):
+class AllTime(Keyed, InOneStep):
     """One query with `of=` and no window.
 
     `push` takes a batch; if `live`, it gives the lists that have changed by it, else `finish` gives them once.

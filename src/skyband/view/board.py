@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from skyband.flow import steps
 from skyband.flow.arrow import take_rows
 from skyband.flow.emit import Lines, change_names
 from skyband.flow.pipeline import END, OutOfOrderError, Stats
 from skyband.flow.runs import GroupRuns, Spans
 from skyband.flow.schema import conform
+from skyband.flow.steps import in_one_table
 from skyband.flow.time import TimeType
 from skyband.view.keyed import Keyed, LastLists
 from skyband.view.partial import PANE, Partials, folded_partials, folded_rows, numbers_of
@@ -19,7 +21,7 @@ from skyband.view.totals import Totals
 from skyband.windows import Clock, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from skyband.engines import Answers
     from skyband.engines.protocol import Snapshot
@@ -89,6 +91,10 @@ class Leaderboard(Keyed):
 
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
+        return self._whole(self.push_in_steps(rows, watermark))
+
+    def push_in_steps(self, rows: pa.Table, watermark: int | None = None) -> Iterator[pa.Table]:
+        """Take a batch, give the answers of the windows it closes in steps of bounded size."""
         self._stats.rows += rows.num_rows
         rows = conform(rows, self.schema)
         time, missing = self.time.micros(rows.column(self.query.time))
@@ -111,7 +117,7 @@ class Leaderboard(Keyed):
             group, key = self.codes(rows)
             pane = np.asarray(self.clock.pane(time))
             self._wait(folded_rows(Partials(pane, group, key, np.arange(len(pane)), ints, floats)))
-        return self._advance(self.timeline.watermark)
+        yield from self._close(self.timeline.watermark)
 
     def take(self, partials: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take partial totals, none of them late; give the answers of the windows that have closed by now."""
@@ -121,7 +127,7 @@ class Leaderboard(Keyed):
             group, key = self.codes(partials)
             pane = partials.column(PANE).to_numpy()
             self._wait(Partials(pane, group, key, np.arange(len(pane)), *numbers_of(partials, self.measure)))
-        return self._advance(self.timeline.watermark)
+        return self._whole(self._close(self.timeline.watermark))
 
     def _wait(self, part: Partials) -> None:
         """Keep partial totals until a window closes."""
@@ -137,20 +143,37 @@ class Leaderboard(Keyed):
         self.waiting, self._buffered = [part], len(part.pane)
         self._arrived = int(part.arrived.max(initial=-1)) + 1
 
-    def _advance(self, upto: int) -> pa.Table:
-        """The answers of the windows that end by `upto`."""
-        if self._next_end is not None and upto < self._next_end:
-            return self._table(None)
-        self._next_end = self.clock.next_end(upto)
-        self._release(END if upto == END else self.timeline.edge)
-        answers = self._table(self.totals.advance(upto))
-        self.forget(due=True)
-        return answers
-
     def finish(self) -> pa.Table:
         """Answer every window that still holds a row. A window that ends after the newest row deletes nothing."""
+        return self._whole(self.finish_in_steps())
+
+    def finish_in_steps(self) -> Iterator[pa.Table]:
+        """Answer every window that still holds a row, in steps of bounded size."""
         self.timeline.close()
-        return self._advance(END)
+        yield from self._close(END)
+
+    @staticmethod
+    def _whole(found: Iterator[pa.Table]) -> pa.Table:
+        whole = in_one_table(found)
+        assert whole is not None
+        return whole
+
+    def _close(self, upto: int) -> Iterator[pa.Table]:
+        """The answers of the windows that end by `upto`, in steps of bounded size."""
+        if self._next_end is not None and upto < self._next_end:
+            yield self._table(None)
+            return
+        self._next_end = self.clock.next_end(upto)
+        self._release(END if upto == END else self.timeline.edge)
+        windows = max(steps.ANSWERS // max(min(self.query.k * self.totals.groups, self.totals.number), 1), 1)
+        while True:
+            reached, last = self.totals.reach()
+            reached += windows * self.clock.slide
+            if last is None or reached >= min(upto, last + self.clock.size + self.clock.slide):
+                break
+            yield self._table(self.totals.advance(reached))
+        yield self._table(self.totals.advance(upto))
+        self.forget(due=True)
 
     def _release(self, edge: int) -> None:
         """Hand the partial totals of panes before `edge` on."""

@@ -218,6 +218,16 @@ class Totals:
         keep = (query.k + 3 * self._room) // 4
         return query.k, keep, measure.kind, measure.unit, sign, query.emit == "arrivals"
 
+    def reach(self) -> tuple[int, int | None]:
+        """Where the next window with an entry ends, and the pane of the newest entry; None: there is none."""
+        low = int(self.marks[LOW])
+        if self._count == low:
+            return 0, None
+        size, slide, origin = self._clock
+        pane = self._entries.pane
+        first = (int(pane[low]) - origin - size) // slide + 1
+        return origin + max(first, int(self.marks[STEP])) * slide + size, int(pane[self._count - 1])
+
     @property
     def groups(self) -> int:
         """How many groups there are."""

@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError
+from skyband.flow.arrow import take_rows
 from skyband.flow.pipeline import Pipeline, Stats
 from skyband.flow.runs import Spans
 from skyband.flow.schema import check_schema
 from skyband.flow.score import points
+from skyband.flow.steps import Shapes, in_one_table
 from skyband.flow.time import TimeType
 from skyband.windows.timeline import BEGINNING
 from skyband.workload.clock import SharedClock
@@ -21,7 +23,7 @@ from skyband.workload.family import NEVER, Family, Member, kinship, place
 from skyband.workload.registry import GRIDS, WORKLOADS, build_shared, known
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from skyband.flow.emit import Lines
     from skyband.query import TopK
@@ -61,11 +63,16 @@ class FamilyPipeline(Pipeline):
         """Refuse windows that the time column cannot name; learn how far each query's windows reach."""
         self._size = np.zeros(self.family.numbers, np.int64)
         self._shift = np.zeros(self.family.numbers, np.int64)
+        self._bounds = Shapes.of((m.k, m.clock.size, m.clock.slide) for m in self.family.members)
         for member in self.family.members:
             self._size[member.number], self._shift[member.number] = member.clock.size, member.clock.shift
         if self.query.time is not None and not self.family.counts:
             for window in {member.window for member in self.family.members}:
                 TimeType.of(replace(self.query, window=window), schema.field(self.query.time).type)
+
+    def _shapes(self) -> Shapes:
+        """What bounds the answers of all members."""
+        return self._bounds
 
     def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
         """The engine of this name for the family; after every row there is one for every query."""
@@ -188,6 +195,7 @@ class WorkloadPipeline:
         self.schema, self.engine, self.per, self._more = schema, engine, list(per), more
         self.lines = [self._line(family) for family in families]
         self.finished = False
+        self._buffered: list[pa.Table] = []  # answers that were given before they were asked for
         self._told = Stats()  # what families that have ended had said, and the most that all kept
         self._empty = self.lines[0].nothing()
 
@@ -267,21 +275,51 @@ class WorkloadPipeline:
 
     def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
         """Take a batch, give the answers of the windows it closes."""
-        return self._together([line.push(rows, watermark) for line in self.lines])
+        found = in_one_table(self.push_in_steps(rows, watermark))
+        return self._empty if found is None else found
+
+    def push_in_steps(self, rows: pa.Table, watermark: int | None = None) -> Iterator[pa.Table]:
+        """Take a batch, give the answers of the windows it closes in steps of bounded size."""
+        for line in self.lines:
+            line.begin(rows, watermark)
+        yield from self._steps()
 
     def finish(self) -> pa.Table:
         """Answer every time window that still holds a row."""
-        self.finished = True
-        return self._together([line.finish() for line in self.lines])
+        found = in_one_table(self.finish_in_steps())
+        return self._empty if found is None else found
 
-    def _together(self, tables: list[pa.Table]) -> pa.Table:
-        """The answers of all families, by the end of their windows."""
+    def finish_in_steps(self) -> Iterator[pa.Table]:
+        """Answer every time window that still holds a row, in steps of bounded size."""
+        self.finished = True
+        for line in self.lines:
+            line.begin_end()
+        yield from self._steps()
+
+    def _steps(self) -> Iterator[pa.Table]:
+        """All families go on together, as far as the answers of the one with the most allow."""
+        while self._buffered or any(line.pending for line in self.lines):
+            yield self._buffered.pop(0) if self._buffered else self._step()
+
+    def _step(self) -> pa.Table:
+        lines = [line for line in self.lines if line.pending]
+        goal = min(line.affordable() for line in lines)
+        return self._together(lines, [line.step(goal) for line in lines])
+
+    def settle(self) -> None:
+        """Finish the batch that is being answered: before queries come or go."""
+        while any(line.pending for line in self.lines):
+            self._buffered.append(self._step())
+
+    @staticmethod
+    def _together(lines: list[FamilyPipeline], tables: list[pa.Table]) -> pa.Table:
+        """The answers of families, by the end of their windows."""
         if len(tables) < 2:
-            return tables[0] if tables else self._empty
+            return tables[0]
         whole = pa.concat_tables(tables)
-        end = whole.column(self.lines[0].query.column("window_end")).cast(pa.int64()).to_numpy()
-        number = np.concatenate([_numbers(line, table) for line, table in zip(self.lines, tables, strict=True)])
-        return whole.take(pa.array(np.lexsort((number, end))))
+        end = whole.column(lines[0].query.column("window_end")).cast(pa.int64()).to_numpy()
+        number = np.concatenate([_numbers(line, table) for line, table in zip(lines, tables, strict=True)])
+        return take_rows(whole, np.lexsort((number, end)))
 
 
 _ONCE = ("rows", "without_time", "late", "ahead")

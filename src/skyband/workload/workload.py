@@ -239,6 +239,8 @@ class Workload(Mapping[str, TopK]):
         if self._settled:
             msg = "this workload runs with joins, whose queries are fixed: start it anew with other queries"
             raise QueryError(msg)
+        for pipeline in self._streams():
+            pipeline.settle()
 
     def _streams(self) -> list[WorkloadPipeline]:
         """The pipelines that run; if none does, those that have ended and are still held."""
