@@ -10,6 +10,8 @@ WARM       := .venv/.warm
 SPARK = JAVA_HOME="$$(cat .venv/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 # The same for tests: Java's second compiler does not pay in processes that live for seconds.
 TRIED = $(SPARK) JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1"
+# Real data for tests and benchmarks: from the folder that SKYBAND_DATA names.
+export SKYBAND_DATA ?= $(abspath $(wildcard ../shared/data))
 # uv works on .venv with the Python it was made with, and on nothing else.
 UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never $(BIN)/uv
 

@@ -10,20 +10,22 @@ where the file is at hand (SKYBAND_DATA names its folder), else six made-up week
 from __future__ import annotations
 
 import datetime as dt
+import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import skyband as sb
-from skyband.bench.workloads import find
 
 PRODUCTS = ["mug", "tea tin", "jam jar", "candle", "paper chain", "doormat", "clock", "lunch bag", "cake stand"]
 
 
 def sales(rows: int = 40_000, seed: int = 12) -> pa.Table:
     """Real invoice lines, or made-up ones: candles sell better every week, and on day 20 all mugs come back."""
-    if path := find(name="online_retail.parquet"):
+    path = Path(os.environ.get("SKYBAND_DATA", ""), "online_retail.parquet")
+    if path.is_file():
         lines = pq.read_table(path, columns=["ts", "description", "quantity"])
         named = lines.filter(lines["description"].is_valid())  # others are corrections of the stock
         return named.rename_columns({"description": "product"})

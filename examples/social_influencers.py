@@ -11,9 +11,11 @@ hand (SKYBAND_DATA names its folder), else a made-up one; the service is a real 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,6 @@ import uvicorn
 from fastapi import FastAPI
 
 import skyband as sb
-from skyband.bench.workloads import find
 from skyband.tables.http import Http
 
 MINUTES, MINUTE, BUDGET = 30, 60_000, 10
@@ -30,9 +31,9 @@ MINUTES, MINUTE, BUDGET = 30, 60_000, 10
 
 def evening(seed: int = 9) -> tuple[pa.Table, pa.Table]:
     """Mentions (ts_ms, user_id), and follower counts over time (ts_ms, user_id, follower_count)."""
-    files = ("acquatop/mentions.parquet", "acquatop/followers.parquet")
-    if all(paths := [find(name=name) for name in files]):
-        mentions, followers = (pq.read_table(path) for path in paths)
+    folder = Path(os.environ.get("SKYBAND_DATA", ""), "acquatop")
+    if folder.is_dir():
+        mentions, followers = (pq.read_table(folder / f"{name}.parquet") for name in ("mentions", "followers"))
         return mentions.select(["ts_ms", "user_id"]), followers.select(["ts_ms", "user_id", "follower_count"])
     rng = np.random.default_rng(seed)
     names = rng.permutation(np.arange(10_000, 10_200))

@@ -10,14 +10,15 @@ Large trades announce where a market goes. The E-mini S&P 500 future of Septembe
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import skyband as sb
-from skyband.bench.workloads import find
 
 QUERY = sb.TopK(
     k=10, by="price * volume", window=sb.Sliding("10 minutes", "1 minute"), time="ts", id="seq"
@@ -26,7 +27,8 @@ QUERY = sb.TopK(
 
 def trades(rows: int = 60_000, seed: int = 4) -> pa.Table:
     """Real trades, or made-up ones: from 10:30 to 10:36 the volumes are five times as large."""
-    if path := find(name="es_futures_trades.parquet"):
+    path = Path(os.environ.get("SKYBAND_DATA", ""), "es_futures_trades.parquet")
+    if path.is_file():
         return pq.read_table(path)
     rng = np.random.default_rng(seed)
     second = np.sort(rng.uniform(0, 3600, rows))

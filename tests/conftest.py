@@ -16,12 +16,11 @@ settings.register_profile(
 settings.register_profile("long", deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
 
 @pytest.fixture(scope="session")
 def real_data():
-    """The folder of real streams, beside the checkout where there is one."""
-    if not DATA.is_dir():
-        pytest.skip("REAL DATA MISSING: no folder ../shared/data beside this checkout")
-    return DATA
+    """The folder of real streams that SKYBAND_DATA names."""
+    folder = os.environ.get("SKYBAND_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("REAL DATA MISSING: SKYBAND_DATA names no folder")
+    return Path(folder)

@@ -56,6 +56,8 @@ def test_missing_trades_are_told(tmp_path, monkeypatch):
     assert workloads.find(tmp_path) is None
     monkeypatch.setenv("SKYBAND_DATA", str(tmp_path))
     assert workloads.find() is None
+    monkeypatch.delenv("SKYBAND_DATA")
+    assert workloads.find() is None
     with pytest.raises(SourceError, match="SKYBAND_DATA"):
         workloads.trades(10)
 

@@ -28,7 +28,6 @@ def test_real_points_come_in_time_or_in_random_order(real_data):
 
 
 def test_missing_readings_are_told(tmp_path):
-    assert points.find(tmp_path) is None
     with pytest.raises(SourceError, match="SKYBAND_DATA"):
         points.real(10, 2, 0, tmp_path)
 

@@ -114,9 +114,7 @@ def test_the_plan_of_a_view_is_the_one_on_the_page(tmp_path, monkeypatch):
 def test_the_policies_are_those_on_the_page(real_data):
     page = (DOCS / "joins.md").read_text(encoding="utf-8")
     command, said = re.search(r"^```console\n\$ skyband ([^\n]*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE).groups()
-    args = shlex.split(command)
-    args[args.index("--data") + 1] = str(real_data / "acquatop")
-    found = CliRunner().invoke(app, args)
+    found = CliRunner().invoke(app, shlex.split(command), env={"SKYBAND_DATA": str(real_data)})
     assert found.exit_code == 0, found.output
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     assert doctest.OutputChecker().check_output(said, found.stdout, flags), found.stdout

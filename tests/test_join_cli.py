@@ -1,7 +1,6 @@
 """The commands around joins."""
 
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,14 +13,15 @@ from skyband.bench.replay import Replay
 from skyband.cli import app
 from skyband.tables.memory import Memory
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "acquatop"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="REAL DATA MISSING: no ../shared/data/acquatop")
+
+@pytest.fixture
+def folder(real_data):
+    return real_data / "acquatop"
 
 
-@needs_data
-def test_compare_policies_prints_a_json_line_a_policy(tmp_path):
+def test_compare_policies_prints_a_json_line_a_policy(tmp_path, folder):
     picture = tmp_path / "errors.svg"
-    command = ["compare-policies", "--data", str(DATA), "--set", "ch80", "--k", "5", "--spare", "10", "--budget", "7"]
+    command = ["compare-policies", "--data", str(folder), "--set", "ch80", "--k", "5", "--spare", "10", "--budget", "7"]
     chosen = ["--policy", "never", "--policy", "top", "--plot", str(picture)]
     found = CliRunner().invoke(app, [*command, *chosen, "--json"])
     assert found.exit_code == 0, found.output
@@ -31,15 +31,19 @@ def test_compare_policies_prints_a_json_line_a_policy(tmp_path):
     assert "<svg" in picture.read_text()
 
 
-def test_compare_policies_names_what_is_missing(tmp_path):
+def test_compare_policies_names_what_is_missing(tmp_path, monkeypatch):
     found = CliRunner().invoke(app, ["compare-policies", "--data", str(tmp_path)])
     assert found.exit_code == 3, "the data is at fault"
     assert "mentions.parquet is not in" in found.stderr
+    monkeypatch.setenv("SKYBAND_DATA", str(tmp_path))
+    found = CliRunner().invoke(app, ["compare-policies"])
+    assert found.exit_code == 3
+    assert "--data" in found.stderr
+    assert "SKYBAND_DATA" in found.stderr
 
 
-@needs_data
-def test_the_grid_of_the_paper():
-    lines = list(measure(Case(2, "ch05", 1, 5, 10, 3), DATA, ["never", "border"]))
+def test_the_grid_of_the_paper(folder):
+    lines = list(measure(Case(2, "ch05", 1, 5, 10, 3), folder, ["never", "border"]))
     assert [line["policy"] for line in lines] == ["never", "border"]
     assert lines[0]["ndcg"] < lines[1]["ndcg"]
     todo = cases()
@@ -48,9 +52,8 @@ def test_the_grid_of_the_paper():
     assert {c.name for c in todo} == {"ch05", "ch10", "ch20", "ch40", "ch80"}
 
 
-@needs_data
-def test_a_replay_is_what_the_engine_says():
-    evening = load(DATA, "ch40", 2)
+def test_a_replay_is_what_the_engine_says(folder):
+    evening = load(folder, "ch40", 2)
     policies = ["never", "top", "border", "at-lru", "wsj-rnd", "wsj-wbm", "likely"]
     replay = Replay(evening)
     for budget, ways in ((3, policies), (12, ["likely"])):  # with 2 k and more it leans on the list

@@ -12,7 +12,6 @@ Filled in by us: the other scores, whatever fits this order, and the moments of 
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -210,11 +209,8 @@ def test_a_bound_needs_a_score_that_grows_with_the_stream():
 
 
 @pytest.fixture(scope="module")
-def folder():
-    path = Path(__file__).resolve().parents[3] / "shared" / "data" / "acquatop"
-    if not path.is_dir():
-        pytest.skip("REAL DATA MISSING: no folder ../shared/data/acquatop beside this checkout")
-    return path
+def folder(real_data):
+    return real_data / "acquatop"
 
 
 def test_the_oracle_has_the_true_scores_in_every_window(folder):

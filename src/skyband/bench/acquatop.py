@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from skyband.bench.workloads import find
 from skyband.errors import SourceError
 from skyband.query import Budget, Join, Sliding, TopK
 from skyband.tables.memory import History
@@ -64,6 +65,15 @@ class Evening:
             unit="ms",
             join=join,
         )
+
+
+def find_folder(data: Path | None = None) -> Path:
+    """Return `data`, else the folder `acquatop` in the one that SKYBAND_DATA names."""
+    found = data or find(name="acquatop/mentions.parquet")
+    if found is None:
+        msg = "the AcquaTop data was not found: set --data to its folder, or SKYBAND_DATA to the folder above it"
+        raise SourceError(msg)
+    return found if data else found.parent
 
 
 def load(folder: Path, name: str, seed: int | None = None) -> Evening:

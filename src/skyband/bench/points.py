@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
+from skyband.bench.workloads import SENSORS, find
 from skyband.errors import SourceError
 
-READINGS = "sensorscope_stbernard.parquet"
+READINGS = SENSORS
 """The real stream: readings of weather stations on the Great St Bernard, a sister of the paper's LUCE set."""
 
 COLUMNS = ("ambient_temp_c", "relative_humidity_pct", "surface_temp_c", "solar_radiation_wm2")
-_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def uniform(rows: int, d: int, seed: int = 0) -> np.ndarray:
@@ -49,7 +48,7 @@ def real(rows: int, d: int, seed: int = 0, data: Path | None = None) -> np.ndarr
     import pyarrow.parquet as pq
 
     del seed  # there is but one
-    path = find(data)
+    path = find(data, READINGS)
     if path is None:
         msg = f"{READINGS} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA"
         raise SourceError(msg)
@@ -63,14 +62,6 @@ def real(rows: int, d: int, seed: int = 0, data: Path | None = None) -> np.ndarr
 def shuffled(rows: int, d: int, seed: int = 0, data: Path | None = None) -> np.ndarray:
     """The same readings in random order."""
     return np.random.default_rng(seed).permutation(real(rows, d, 0, data))
-
-
-def find(data: Path | None = None) -> Path | None:
-    """The file of readings: in `data`, in SKYBAND_DATA, or in ../shared/data beside checkout or cwd."""
-    named = data or os.environ.get("SKYBAND_DATA")
-    beside = [base.parent / "shared" / "data" for base in (_CHECKOUT, Path.cwd())]
-    folders = [Path(named)] if named else beside
-    return next((folder / READINGS for folder in folders if (folder / READINGS).is_file()), None)
 
 
 POINTS: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(

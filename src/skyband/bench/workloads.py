@@ -21,7 +21,6 @@ TRADES = "es_futures_trades.parquet"
 SENSORS = "sensorscope_stbernard.parquet"
 """Real measurements: what the stations of a sensor network sent."""
 
-_CHECKOUT = Path(__file__).resolve().parents[3]
 _TICK = 0.25  # the smallest step of that future's price
 
 
@@ -105,11 +104,9 @@ def sensorscope(rows: int, seed: int = 0, data: Path | None = None) -> np.ndarra
 
 
 def find(data: Path | None = None, name: str = TRADES) -> Path | None:
-    """A file of real data: in `data`, in SKYBAND_DATA, or in ../shared/data beside checkout or cwd."""
-    named = data or os.environ.get("SKYBAND_DATA")
-    beside = [base.parent / "shared" / "data" for base in (_CHECKOUT, Path.cwd())]
-    folders = [Path(named)] if named else beside
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+    """Find a file of real data in `data`, else in the folder that SKYBAND_DATA names; None if it is not there."""
+    folder = data or os.environ.get("SKYBAND_DATA")
+    return Path(folder, name) if folder and Path(folder, name).is_file() else None
 
 
 STREAMS: Mapping[str, Callable[[int, int], np.ndarray]] = MappingProxyType(

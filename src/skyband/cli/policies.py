@@ -17,17 +17,19 @@ One line a policy: the sums of nDCG@k and precision@k over the windows, and the 
 
 Examples:
 
-  skyband compare-policies --data ../shared/data/acquatop --set ch80 --k 5 --spare 10 --budget 7
+  skyband compare-policies --set ch80 --k 5 --spare 10 --budget 7
 
-  skyband compare-policies --data ../shared/data/acquatop --set ch05 --seed 3 --budget 5 --json
+  skyband compare-policies --set ch05 --seed 3 --budget 5 --json
 
-  skyband compare-policies --data ../shared/data/acquatop --plot errors.svg
+  skyband compare-policies --plot errors.svg
 """
 
 
 def compare_policies(
     *,
-    data: Annotated[Path, typer.Option(help="The folder of the AcquaTop data.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the AcquaTop data (else acquatop in SKYBAND_DATA).")
+    ] = None,
     name: Annotated[str, typer.Option("--set", help="ch20, ch40 or ch80; with --seed also ch05 and ch10.")] = "ch20",
     seed: Annotated[int | None, typer.Option(help="Take the set made anew with this seed, 1 to 5.")] = None,
     k: Annotated[int, typer.Option(min=1, help="How many rows an answer has.")] = 5,
@@ -49,10 +51,10 @@ def compare_policies(
 ) -> None:
     """Run the comparison and print what it found."""
     from skyband.api import compare
-    from skyband.bench.acquatop import SPAN, load
+    from skyband.bench.acquatop import SPAN, find_folder, load
     from skyband.query.join import POLICIES, Budget
 
-    evening = load(data, name, seed)
+    evening = load(find_folder(data), name, seed)
     query = evening.query(k, spare, Budget(budget, save))
     ways: list[Any] = list(policy or POLICIES)
     if width_in_seconds:

@@ -42,9 +42,7 @@ def reproduce(
     pages: Annotated[
         Path | None, typer.Option(help="Write the pages of all papers here, from all raw files.", show_default=False)
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real data (else SKYBAND_DATA or ../shared/data).")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the real data (else SKYBAND_DATA).")] = None,
     run: Annotated[bool, typer.Option("--run/--no-run", help="With --no-run only what is there is judged.")] = True,
 ) -> None:
     """Do the runs that are missing, then tell the verdicts."""

@@ -45,9 +45,7 @@ def arrival(
         typer.Option(metavar="NAME", help="Only random, walk, increasing, decreasing or sensorscope; repeatable."),
     ] = None,
     k: Annotated[list[int] | None, typer.Option(min=1, help="Only this k; repeatable.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real measurements (else SKYBAND_DATA or ../shared/data).")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the real measurements (else SKYBAND_DATA).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up streams.")] = 0,
 ) -> None:
     """Run the arrival suite and print what it found."""

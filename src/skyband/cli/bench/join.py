@@ -32,7 +32,9 @@ def join(
     experiment: Annotated[
         list[int] | None, typer.Option(help="Only this experiment, 1 to 4, or 5: ours on every set; repeatable.")
     ] = None,
-    data: Annotated[Path, typer.Option(help="Folder of the AcquaTop data.")] = Path("../shared/data/acquatop"),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the AcquaTop data (else acquatop in SKYBAND_DATA).")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File of JSON lines to go on with.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Begin no case after so long.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder for the pictures of figures 12 to 15.")] = None,
@@ -40,6 +42,8 @@ def join(
 ) -> None:
     """Run the join suite and print what it found."""
     from skyband.bench import join as suite
+    from skyband.bench.acquatop import find_folder
+    from skyband.errors import SourceError
 
     began = time.monotonic()
     lines = _known(out)
@@ -62,14 +66,16 @@ def join(
             told(line)
         told(suite.deadline(3 if quick else 10))
     todo = suite.left(suite.cases(quick=quick, experiments=tuple(experiment or (1, 2, 3, 4, 5))), lines)
-    if not data.is_dir():
-        print(f"skipped: the paper's grid ({data.name} not found; see --data)", file=sys.stderr)
-        todo = []
+    try:
+        folder = find_folder(data)
+    except SourceError as error:
+        print(f"skipped: the paper's grid ({error})", file=sys.stderr)
+        todo, folder = [], Path()
     for number, (case, policies) in enumerate(todo):
         if late():
             print(f"{len(todo) - number} cases are left: run it again to go on", file=sys.stderr)
             break
-        for line in suite.measure(case, data, policies):
+        for line in suite.measure(case, folder, policies):
             told(line)
     if plots is not None:
         _draw(lines, plots)

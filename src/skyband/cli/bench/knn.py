@@ -40,17 +40,16 @@ def knn(
         list[str] | None, typer.Option(metavar="NAME", help="Only uniform, clustered, shuffled or real; repeatable.")
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Rows after the first window (default a million).")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real readings (else SKYBAND_DATA or ../shared/data).")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the real readings (else SKYBAND_DATA).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of points and targets.")] = 0,
 ) -> None:
     """Run the k-NN suite and print what it found."""
     from skyband.bench.knn import QUICK, ROWS, cases, run
-    from skyband.bench.points import READINGS, find
+    from skyband.bench.points import READINGS
+    from skyband.bench.workloads import find
 
     todo = cases(quick=quick, ways=way or [], points=points or [])
-    if not points and find(data) is None:
+    if not points and find(data, READINGS) is None:
         todo = [case for case in todo if case.points not in ("real", "shuffled")]
         print(f"skipped: real ({READINGS} not found; see --data)", file=sys.stderr)
     tell(run(todo, rows or (QUICK if quick else ROWS), seed=seed, data=data), as_json=as_json)

@@ -41,9 +41,7 @@ def slide(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only lognormal, increasing, decreasing, walk or trades; repeatable."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real trades (else SKYBAND_DATA or ../shared/data).")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the real trades (else SKYBAND_DATA).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up streams.")] = 0,
 ) -> None:
     """Run the slide suite and print what it found."""

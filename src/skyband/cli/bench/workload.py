@@ -34,9 +34,7 @@ def workload(
         typer.Option(metavar="WHAT", help='Only what varies: k, slide, "win, slide", all, or trades; repeatable.'),
     ] = None,
     queries: Annotated[list[int] | None, typer.Option(min=1, help="Only so many queries; repeatable.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real trades (else SKYBAND_DATA or ../shared/data).")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the real trades (else SKYBAND_DATA).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the queries and of the made-up stream.")] = 0,
 ) -> None:
     """Run the workload suite and print what it found."""
