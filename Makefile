@@ -100,7 +100,7 @@ check: $(READY) audit ## Check style, types, the layers of imports, and dependen
 bench: $(READY) ## Measure the engines, quickly, and say what has become slower (ARGS=--accept: keep as it is now)
 	$(BIN)/skyband bench gate $(ARGS)
 
-reproduce: $(READY) ## Run the papers' experiments again where a raw file is missing, quickly, and write their pages
+reproduce: $(READY) ## Run the papers' experiments whose results are missing, quickly, and write their pages
 	$(BIN)/skyband reproduce all --quick --pages docs/evidence
 
 docs: $(READY) ## Build the documentation into site/

@@ -1,4 +1,4 @@
-"""The papers' experiments: all there, resumable, decided by rules, and their pages are what the raw files say."""
+"""The papers' experiments: all there, resumable, decided by rules, and their pages are what the raw results say."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from skyband.reproduce.kinds import KINDS
 from skyband.reproduce.pages import made
 from skyband.reproduce.plots import picture
 from skyband.reproduce.rules import RULES
-from skyband.reproduce.runs import carried_out, found, place, rows_of, run_all
+from skyband.reproduce.runs import execute, find_records, read_records, results_path, rows_of, run_all, store_record
 from skyband.reproduce.verdicts import verdict_on
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +48,7 @@ def test_a_grid_is_complete(one):
     for mode in (QUICK, FULL):
         runs = one.runs(mode)
         assert runs
-        assert len({place(RAW, run) for run in runs}) == len(runs), "two runs share a file"
+        assert len({(results_path(RAW, run), run.name) for run in runs}) == len(runs), "two runs share a record"
         assert all(run.kind in KINDS for run in runs)
         assert all(len(run.name) < 120 for run in runs)
     assert one.claims
@@ -80,14 +80,24 @@ def test_without_runs_there_is_no_picture(tmp_path):
     assert picture(figure("mintopk", "figure-7"), tmp_path) is None
 
 
-def test_raw_files_are_small_and_name_no_machine():
-    files = list(RAW.rglob("*.json"))
-    assert len(files) > 300
-    for path in files:
-        text = path.read_text(encoding="utf-8")
-        assert len(text) < 20_000
-        assert "/" not in json.loads(text)["version"]
-        assert str(ROOT) not in text
+def test_raw_results_are_small_and_name_no_machine():
+    lines = [line for path in RAW.rglob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) > 300
+    for line in lines:
+        assert len(line) < 20_000
+        assert "/" not in json.loads(line)["version"]
+        assert str(ROOT) not in line
+
+
+def test_there_is_one_file_of_results_per_figure():
+    for path in RAW.rglob("*"):
+        if path.is_file():
+            paper, name = path.relative_to(RAW).with_suffix("").parts
+            assert name in FIGURES[paper]
+            assert path.suffix == ".jsonl"
+            records = read_records(path)
+            assert len(records) == len(path.read_text(encoding="utf-8").splitlines()), "two lines for one run"
+            assert {(record["paper"], record["figure"]) for record in records.values()} == {(paper, name)}
 
 
 # ------------------------------------------------------------------ resuming
@@ -107,19 +117,39 @@ for _ in run_all(chosen("topkw", "table v"), "quick", Path(sys.argv[1])):
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     running = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env={**os.environ})
+    path = tmp_path / "topkw" / "table-v.jsonl"
     for _ in range(600):
-        if len(list(tmp_path.rglob("*.json"))) >= 4:
+        if path.is_file() and path.read_text().count("\n") >= 4:
             break
         time.sleep(0.05)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+    kept = read_records(path)
     assert 4 <= len(kept) < 36
     seen = []
     list(run_all(chosen("topkw", "table v"), QUICK, tmp_path, watch=lambda todo, there: seen.append((todo, there))))
     assert [(len(todo), len(there)) for todo, there in seen] == [(36 - len(kept), len(kept))]
-    assert len(list(tmp_path.rglob("*.json"))) == 36
-    assert all(path.read_bytes() == old for path, old in kept.items())
+    records = read_records(path)
+    assert len(records) == path.read_text().count("\n") == 36
+    assert {key: records[key] for key in kept} == kept
+
+
+def test_a_line_cut_short_is_written_again(tmp_path):
+    path = tmp_path / "figure-7.jsonl"
+    first, second = ({"mode": QUICK, "run": name, "settings": {}} for name in ("k=1", "k=2"))
+    store_record(path, first)
+    path.write_text(path.read_text() + json.dumps(second)[:9])  # killed while it was writing
+    assert list(read_records(path).values()) == [first]
+    store_record(path, second)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [first, second]
+
+
+@pytest.mark.parametrize("line", ["<<<<<<< HEAD", "3", '{"mode": "quick"}'])
+def test_a_damaged_line_is_an_error_that_names_it(tmp_path, line):
+    path = tmp_path / "figure-7.jsonl"
+    path.write_text(f'{{"mode": "quick", "run": "k=1", "settings": {{}}}}\n{line}\n')
+    with pytest.raises(SourceError, match=r"figure-7.jsonl, line 2"):
+        read_records(path)
 
 
 def test_what_is_there_is_not_done_again_unless_asked(tmp_path, monkeypatch):
@@ -131,13 +161,16 @@ def test_what_is_there_is_not_done_again_unless_asked(tmp_path, monkeypatch):
     assert len(done) == 36
     list(run_all(table, QUICK, tmp_path, again=True))
     assert len(done) == 72
-    path = place(tmp_path, table[0].runs(QUICK)[0])
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "settings": {**record["settings"], "sigma": 0.5}}))  # of another grid
-    path.with_name("half.json.part").write_text("{")
+    run = table[0].runs(QUICK)[5]
+    path = results_path(tmp_path, run)
+    record = read_records(path)[QUICK, run.name]
+    store_record(path, {**record, "settings": {**record["settings"], "sigma": 0.5}})  # of another grid
+    assert find_records(tmp_path, [run]) == [None]
     list(run_all(table, QUICK, tmp_path))
     assert len(done) == 73
-    assert found(tmp_path, table[0].runs(QUICK)[0])["figures"] == {"limit": 1}
+    assert find_records(tmp_path, [run])[0]["figures"] == {"limit": 1}
+    names = [json.loads(line)["run"] for line in path.read_text().splitlines()]
+    assert names == [run.name for run in table[0].runs(QUICK)], "runs are replaced where they stand"
 
 
 # ------------------------------------------------------------------ rules
@@ -294,10 +327,10 @@ def test_the_command_runs_judges_and_goes_on(tmp_path):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == 36 + 2
     assert [line["verdict"] for line in lines[36:]] == ["confirmed", "refuted"]
-    assert set(lines[0]) == {"paper", "figure", "mode", "settings", "figures", "seconds", "version"}
+    assert set(lines[0]) == {"paper", "figure", "mode", "run", "settings", "figures", "seconds", "version"}
     again = CliRunner().invoke(app, [*args[:4], "--no-run", "--results", str(tmp_path)])
     assert "confirmed all 36 limits" in again.stdout
-    record = carried_out(tmp_path, chosen("topkw", "v")[0].runs(QUICK)[0])
+    record = execute(tmp_path, chosen("topkw", "v")[0].runs(QUICK)[0])
     assert record["figures"]["limit"] == 18
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _LATE = 20  # runs by which the time left is guessed
 HELP = """Run the experiments of the papers again: mintopk, mtops, topkw, views, acquatop, or all.
 
-Each run leaves a raw file; one that is there is not done again, so an interrupted command goes on where it was. Then
-every claim of the paper gets a verdict, computed from the files.
+Each run appends a line to the results of its figure. A run whose line is there is skipped, so an interrupted command
+continues where it stopped. Then every claim of the paper gets a verdict, computed from the results.
 
 Examples:
 
@@ -36,11 +36,13 @@ def reproduce(
     figure: Annotated[str | None, typer.Argument(help='A figure such as 7, or "table v".', show_default=False)] = None,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Small grids: all papers in some minutes.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Do runs whose files are there once more.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat runs whose results are there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every run and verdict.")] = False,
-    results: Annotated[Path | None, typer.Option(help="Folder of the raw files.", show_default=False)] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Folder of the results, a file per figure.", show_default=False)
+    ] = None,
     pages: Annotated[
-        Path | None, typer.Option(help="Write the pages of all papers here, from all raw files.", show_default=False)
+        Path | None, typer.Option(help="Write the pages of all papers here, from all results.", show_default=False)
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the real data (else SKYBAND_DATA).")] = None,
     run: Annotated[bool, typer.Option("--run/--no-run", help="With --no-run only what is there is judged.")] = True,

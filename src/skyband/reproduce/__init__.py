@@ -1,4 +1,4 @@
-"""THE EVIDENCE: the papers' experiments as grids; one raw file a run; verdicts and pages made from those."""
+"""The papers' experiments as grids, their raw results, and verdicts and pages made from the results alone."""
 
 from skyband.reproduce.grid import Figure, Paper, Run, chosen, papers
 

@@ -32,7 +32,7 @@ class Run(NamedTuple):
     figure: str
     mode: str
     kind: str
-    name: str  # of its file: what is varied
+    name: str  # what is varied; unique within figure and mode
     settings: Mapping[str, Any]
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ def _settings(plan: Mapping[str, Any], mode: str) -> Iterator[tuple[dict[str, An
 
 
 def _named(varied: Mapping[str, Any]) -> str:
-    """A name for a file."""
+    """Name a run by what is varied."""
     text = ",".join(f"{name}={value}" for name, value in varied.items()) or "all"
     return "".join(sign if sign.isalnum() or sign in "=,.-_" else "-" for sign in text.replace(", ", "-"))
 

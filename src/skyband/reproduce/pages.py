@@ -1,4 +1,4 @@
-"""The pages of the docs: claim, measurement, picture and verdict of every figure, made from the raw files alone."""
+"""The pages of the docs: claim, measurement, picture and verdict of every figure, made from the raw results alone."""
 
 from __future__ import annotations
 
@@ -126,8 +126,9 @@ def _index(found: Mapping[str, list[Verdict]]) -> str:
         _HEAD,
         "# The papers, run again\n",
         "skyband is built from five papers. Each of their experiments is a grid file; `skyband reproduce` runs it,",
-        "keeps one raw file a run, and makes these pages from those files. A verdict is computed by a rule that stands",
-        "beside it: *confirmed* where all numbers are as claimed, *refuted* where none is, *different* in between.\n",
+        "keeps one line per run in a file per figure, and makes these pages from those files. A verdict is computed by",
+        "a rule that stands beside it: *confirmed* where all numbers are as claimed, *refuted* where none is,",
+        "*different* in between.\n",
         "```sh",
         "skyband reproduce mintopk 7 --quick     # one figure, in some seconds",
         "skyband reproduce all --quick           # all of them, in some minutes",

@@ -1,4 +1,4 @@
-"""Pictures of figures, from raw files only: the same files give the same bytes. matplotlib loads only here."""
+"""Pictures of figures, from raw results only: the same results give the same bytes. matplotlib loads only here."""
 
 from __future__ import annotations
 

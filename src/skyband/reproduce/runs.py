@@ -1,11 +1,15 @@
-"""One raw file a run: written when it ends, skipped when it is there, read again by all that comes later."""
+"""The raw results: one file of JSON lines per figure, one line per run.
+
+A run appends its line when it ends, and is skipped as long as its line is there with the same settings; a run that is
+done again replaces its line. Two processes must not run the same figure at the same time.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +17,62 @@ from skyband.errors import SourceError
 from skyband.reproduce.grid import FULL, QUICK, Figure, Run
 
 FOLDER = Path("benchmarks") / "results" / "reproduce"
-"""Where raw files are in a checkout."""
+"""Where the raw results are in a checkout."""
 
 Record = dict[str, Any]
+Records = dict[tuple[str, str], Record]
+"""The records of a figure by mode and name of the run."""
 
 
-def place(folder: Path, run: Run) -> Path:
-    """The file of a run."""
-    return folder / run.paper / run.figure / run.mode / f"{run.name}.json"
+def results_path(folder: Path, run: Run) -> Path:
+    """Return the file that holds the results of a run."""
+    return folder / run.paper / f"{run.figure}.jsonl"
 
 
-def found(folder: Path, run: Run) -> Record | None:
-    """What a run gave, or None where it has not ended yet, or was run with other settings."""
-    try:
-        record: Record = json.loads(place(folder, run).read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
-        return None
-    return record if record.get("settings") == _plain(run.settings) else None
+def read_records(path: Path) -> Records:
+    """Read the results of a figure; a last line cut short by a killed process is ignored."""
+    if not path.is_file():
+        return {}
+    records: Records = {}
+    *lines, _unfinished = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            record: Record = json.loads(line)
+            records[record["mode"], record["run"]] = record
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            msg = f"{path}, line {number} must be the JSON record of a run: {error}; delete the line to run it again"
+            raise SourceError(msg) from error
+    return records
 
 
-def carried_out(folder: Path, run: Run, data: Path | None = None) -> Record:
-    """Do a run and write its file, whole or not at all."""
+def find_records(folder: Path, runs: Sequence[Run]) -> list[Record | None]:
+    """Return the record of each run, None for one that has not ended yet or was run with other settings."""
+    paths = [results_path(folder, run) for run in runs]
+    files = {path: read_records(path) for path in dict.fromkeys(paths)}
+    found = [files[path].get((run.mode, run.name)) for path, run in zip(paths, runs, strict=True)]
+    return [
+        record if record is not None and record["settings"] == _plain(run.settings) else None
+        for record, run in zip(found, runs, strict=True)
+    ]
+
+
+def store_record(path: Path, record: Record) -> None:
+    """Append a record to a file of results, or replace the one of the same run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records, key = read_records(path), (record["mode"], record["run"])
+    complete = not path.is_file() or path.read_bytes().endswith(b"\n")
+    if key not in records and complete:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        return
+    records[key] = record
+    rewritten = path.with_suffix(f".{os.getpid()}.part")
+    rewritten.write_text("".join(json.dumps(one) + "\n" for one in records.values()), encoding="utf-8")
+    rewritten.replace(path)
+
+
+def execute(folder: Path, run: Run, data: Path | None = None) -> Record:
+    """Do a run and store its record."""
     from skyband import __version__
     from skyband.reproduce.kinds import KINDS
 
@@ -43,16 +82,13 @@ def carried_out(folder: Path, run: Run, data: Path | None = None) -> Record:
         "paper": run.paper,
         "figure": run.figure,
         "mode": run.mode,
+        "run": run.name,
         "settings": _plain(run.settings),
         "figures": {name: rounded(value) for name, value in figures.items()},
         "seconds": rounded(time.perf_counter() - began),
         "version": __version__,
     }
-    path = place(folder, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(f".{os.getpid()}.part")
-    half.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    half.replace(path)
+    store_record(results_path(folder, run), record)
     return record
 
 
@@ -71,11 +107,12 @@ def run_all(  # noqa: PLR0913 - one name for each thing that can be chosen
     A run that lacks its data or a library is left out where there is a `lacks` to note why.
     """
     wanted = list({(run.paper, run.figure, run.name): run for one in figures for run in one.runs(mode)}.values())
-    todo = [run for run in wanted if again or found(folder, run) is None]
-    watch(todo, [run for run in wanted if run not in todo])
+    known = [record is not None and not again for record in find_records(folder, wanted)]
+    todo = [run for run, there in zip(wanted, known, strict=True) if not there]
+    watch(todo, [run for run, there in zip(wanted, known, strict=True) if there])
     for run in todo:
         try:
-            record = carried_out(folder, run, data)
+            record = execute(folder, run, data)
         except (ImportError, SourceError) as error:
             if lacks is None:
                 raise
@@ -87,17 +124,18 @@ def run_all(  # noqa: PLR0913 - one name for each thing that can be chosen
 def rows_of(folder: Path, figure: Figure) -> tuple[str, list[Record]]:
     """Settings and figures of all runs, a row each: of the full grid where it is complete, else of the quick one."""
     for mode in (FULL, QUICK):
-        records = [(run, found(folder, run)) for run in figure.runs(mode)]
-        if records and all(record is not None for _, record in records):
-            return mode, [row for run, record in records if record is not None for row in _rows(run, record)]
+        runs = figure.runs(mode)
+        records = [record for record in find_records(folder, runs) if record is not None]
+        if runs and len(records) == len(runs):
+            return mode, [row for record in records for row in _rows(record)]
     return "", []
 
 
-def _rows(run: Run, record: Record) -> list[Record]:
+def _rows(record: Record) -> list[Record]:
     """One row a run, or one for each of its lines."""
     figures = dict(record["figures"])
     lines = figures.pop("lines", [{}])
-    return [{"figure": run.figure, **record["settings"], **figures, **line} for line in lines]
+    return [{"figure": record["figure"], **record["settings"], **figures, **line} for line in lines]
 
 
 def rounded(value: Any, digits: int = 5) -> Any:

@@ -68,7 +68,7 @@ def verdict_on(figure: Figure, claim: Claim, rows: list[Row]) -> Verdict:
 
 
 def verdicts(figure: Figure, folder: Path) -> list[Verdict]:
-    """All claims of a figure, by its raw files."""
+    """All claims of a figure, by its results."""
     _, rows = rows_of(folder, figure)
     return [verdict_on(figure, claim, rows) for claim in figure.claims]
 
