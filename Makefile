@@ -26,7 +26,7 @@ help: ## List the tasks
 
 env: $(READY) $(WARM) ## Build .venv with everything locked in uv.lock, and find or fetch a Java
 
-$(READY): pyproject.toml uv.lock scripts/java.py
+$(READY): pyproject.toml lab/pyproject.toml uv.lock scripts/java.py
 	@if ! [ -x $(BIN)/python ]; then \
 	  found=; \
 	  for python in python3.13 python3.12 python3.11 python3; do \
@@ -57,8 +57,8 @@ test: $(WARM) ## Run all tests: two at a time, then those on Spark, then the con
 
 test-lowest: $(READY) ## Run the Spark tests once more on the oldest Spark that is supported
 	[ -x .venv/lowest/bin/python ] || $(UV) venv --quiet --python $(BIN)/python .venv/lowest
-	$(BIN)/uv export --quiet --frozen --no-hashes --no-emit-project --all-extras --no-emit-package pyspark \
-	  --group test --no-group lint --no-group docs > .venv/lowest/needed.txt
+	$(BIN)/uv export --quiet --frozen --no-hashes --no-emit-workspace --all-extras --no-emit-package pyspark \
+	  --group test --no-group lint --no-group docs --no-group lab > .venv/lowest/needed.txt
 	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python -r .venv/lowest/needed.txt "pyspark==4.2.0" --editable .
 	cp .venv/java-home .venv/lowest/
 	JAVA_HOME="$$(cat .venv/java-home)" .venv/lowest/bin/python -m pytest -q tests/spark/test_top_k.py tests/spark/test_faults.py

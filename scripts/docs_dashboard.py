@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image
 
-from skyband.bench.dashboard import chromium
+from skyband_lab.bench.dashboard import chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

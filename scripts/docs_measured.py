@@ -1,4 +1,4 @@
-"""The measured tables in docs, from the raw results in benchmarks/results.
+"""The measured tables in docs, from the raw results in lab/results.
 
 Run this after new results were put there; a test says when it was forgotten.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from skyband.bench import peers, plan, spark, view
+from skyband_lab.bench import peers, plan, spark, view
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(
@@ -32,7 +32,7 @@ FIGURE_11 = ("ours", "cpm", "snn", "rapf, grid")
 
 def results(suite: str) -> Results:
     """The lines of a suite, by case and engine."""
-    text = (ROOT / "benchmarks" / "results" / f"{suite}.jsonl").read_text(encoding="utf-8")
+    text = (ROOT / "lab" / "results" / f"{suite}.jsonl").read_text(encoding="utf-8")
     lines = map(json.loads, text.splitlines())
     return {(line["case"], line.get("engine") or line["way"]): line for line in lines}
 
@@ -204,7 +204,7 @@ def peers_table() -> str:
 
 def view_lines(field: str) -> list[dict[str, Any]]:
     """The lines of the view suite that have such a field."""
-    text = (ROOT / "benchmarks" / "results" / "view.jsonl").read_text(encoding="utf-8")
+    text = (ROOT / "lab" / "results" / "view.jsonl").read_text(encoding="utf-8")
     return [line for line in map(json.loads, text.splitlines()) if field in line]
 
 
@@ -267,7 +267,7 @@ def boards_table() -> str:
 
 def spark_table() -> str:
     """One query on Spark, beside plain Spark."""
-    text = (ROOT / "benchmarks" / "results" / "spark.jsonl").read_text(encoding="utf-8")
+    text = (ROOT / "lab" / "results" / "spark.jsonl").read_text(encoding="utf-8")
     found = spark.settled([spark.Result.from_dict(json.loads(line)) for line in text.splitlines()])
     ours = {line.case: line.micros_per_row for line in found if line.way == "skyband"}
     rows = [
@@ -288,7 +288,7 @@ def spark_table() -> str:
 
 def load_table() -> str:
     """The rates that are held."""
-    text = (ROOT / "benchmarks" / "results" / "load.jsonl").read_text(encoding="utf-8")
+    text = (ROOT / "lab" / "results" / "load.jsonl").read_text(encoding="utf-8")
     rows = []
     for line in map(json.loads, text.splitlines()):
         where, groups, many = re.fullmatch(r"(\w+) groups=(\d+) queries=(\d+)", line["case"]).groups()  # type: ignore[union-attr]
@@ -315,7 +315,7 @@ SOAKED = {
 
 def soak_table() -> str:
     """What was in the first third of the soak, and in the last."""
-    text = (ROOT / "benchmarks" / "results" / "soak.jsonl").read_text(encoding="utf-8")
+    text = (ROOT / "lab" / "results" / "soak.jsonl").read_text(encoding="utf-8")
     head = json.loads(text.splitlines()[0])
     rows = [
         (
@@ -333,7 +333,7 @@ def soak_table() -> str:
 
 def torture_table() -> str:
     """How often each fault struck in the run that was kept."""
-    text = (ROOT / "benchmarks" / "results" / "torture.jsonl").read_text(encoding="utf-8")
+    text = (ROOT / "lab" / "results" / "torture.jsonl").read_text(encoding="utf-8")
     run = json.loads(text.splitlines()[-1])
     title = f"{run['faults']} faults of seed {run['seed']}, {run['driver_kills']} of them kills of a driver"
     rows = sorted(run["each"].items(), key=lambda one: (-one[1], one[0]))

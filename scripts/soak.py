@@ -3,7 +3,7 @@
     python -m scripts.soak --minutes 60
 
 Files arrive by the clock. Samples are taken every five seconds; at the end they are written to
-benchmarks/results/soak.jsonl, under a first line with the verdict, and docs/img/soak.svg is drawn. After the warm-up
+lab/results/soak.jsonl, under a first line with the verdict, and docs/img/soak.svg is drawn. After the warm-up
 the first and the last third are compared. Memory, that of the JVM, of the driver's Python and of the Python workers,
 each and together, may grow by 5 % in the median. Rows and bytes of the state, what is alive in Java's heap, the time of
 a batch and the rows that wait may not grow either.
@@ -26,8 +26,8 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 
-from skyband.bench.load import Case, queries
-from skyband.bench.spark import trades
+from skyband_lab.bench.load import Case, queries
+from skyband_lab.bench.spark import trades
 
 ROOT = Path(__file__).resolve().parents[1]
 SECOND = 5.0  # between two files
@@ -104,8 +104,8 @@ def memory() -> dict[str, float]:
 
 def peak(spark: Any, root: Path) -> float:
     """The highest rate, in rows a second, of files so large that a batch takes a third of the time between two."""
-    from skyband.bench.load import peak_on_spark
-    from skyband.bench.spark import write_files
+    from skyband_lab.bench.load import peak_on_spark
+    from skyband_lab.bench.spark import write_files
 
     rows = 200_000
     while True:
@@ -125,7 +125,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, help="rows a second (default: half of what is found first)")
     parser.add_argument("--plot", default=str(ROOT / "docs" / "img" / "soak.svg"))
-    parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results" / "soak.jsonl"))
+    parser.add_argument("--out", default=str(ROOT / "lab" / "results" / "soak.jsonl"))
     asked = parser.parse_args()
     from skyband.spark import top_k
     from skyband.spark.session import session

@@ -48,9 +48,9 @@ def main() -> None:
     import pyarrow.parquet as pq
 
     import skyband as sb
-    from skyband.bench.workloads import trade_table
     from skyband.spark import top_k
     from skyband.spark.session import session
+    from skyband_lab.bench.workloads import trade_table
 
     with tempfile.TemporaryDirectory(prefix="skyband-") as folder:
         room = Path(folder)

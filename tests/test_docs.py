@@ -71,7 +71,9 @@ def shown_commands():
 
 def all_commands(group=None, name="skyband"):
     group = group or typer.main.get_command(app)
-    for each, command in group.commands.items():
+    context = typer.Context(group)
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
         yield f"{name} {each}", command
         if hasattr(command, "commands"):
             yield from all_commands(command, f"{name} {each}")
@@ -85,7 +87,7 @@ def test_every_command_that_is_shown_can_be_given():
         try:
             while hasattr(command, "commands"):
                 above = command.make_context("skyband", [rest[0]], parent=above, allow_extra_args=True)
-                command, rest = command.commands[rest[0]], rest[1:]
+                command, rest = command.get_command(above, rest[0]), rest[1:]
             if "--help" not in rest:
                 command.make_context(args[0], list(rest), parent=above)
         except Exception as error:

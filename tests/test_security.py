@@ -29,10 +29,6 @@ _MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "s
 _CALLS = {"os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "np.load", "pd.read_pickle"}
 _STARTS = {"subprocess", "multiprocessing", "pty"}
 ALLOWED = {
-    (
-        "bench/peers.py",
-        "subprocess",
-    ): "starts scripts of ours for the peers; a list of words, no shell",
     ("spark/joined.py", "pickle"): "asks whether a table can travel to Spark's workers; nothing is read back",
     ("spark/session.py", "subprocess"): "asks the Python of Spark's workers whether it has skyband; no shell",
     ("cli/_doctor.py", "subprocess"): "asks the Java that it has found for its version; a list of words, no shell",

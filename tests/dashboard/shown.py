@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from skyband.bench import dashboard as bench
+from skyband_lab.bench import dashboard as bench
 
 NOON = datetime(2024, 1, 2, 12)
 

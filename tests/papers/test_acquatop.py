@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.bench.acquatop import SPAN, START, WINDOWS, WidthInSeconds, load
 from skyband.evaluate import ndcg, precision
 from skyband.join.candidates import Candidates
 from skyband.join.policies import All, Border, Oracle, Top, wbm
 from skyband.join.topkn import Listed, TopKN
+from skyband_lab.bench.acquatop import SPAN, START, WINDOWS, WidthInSeconds, load
 
 TIME = [2, 3, 5, 6, 8, 9, 11, 12]
 USER = list("ABCDEFAG")

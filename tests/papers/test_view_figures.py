@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.bench.updates import WORKLOADS, moving_window, zipf_means
 from skyband.kernels.walk import hits, sizes
 from skyband.tables.columns import Columns
 from skyband.view.core import Core
@@ -27,6 +26,7 @@ from skyband.view.model import (
     survival_bound_drifting,
 )
 from skyband.view.policy import Adaptive, Seen
+from skyband_lab.bench.updates import WORKLOADS, moving_window, zipf_means
 
 TABLE_1 = [  # N, n, lower bound on Pr[Z > N], upper bound on E[N / Z]: as printed
     (100, 30, 0.9556, 1.1037),

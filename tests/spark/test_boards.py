@@ -2,8 +2,8 @@
 
 import pytest
 
-from skyband.bench.boards import WAYS
-from skyband.bench.spark import Case, trades, write_files
+from skyband_lab.bench.boards import WAYS
+from skyband_lab.bench.spark import Case, trades, write_files
 
 pytestmark = pytest.mark.spark
 

@@ -12,12 +12,18 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import _exit, bench, demo, doctor, explain, init, parse, policies, reproduce, run, view
+from skyband.cli import _commands, _exit, demo, doctor, explain, init, parse, run, view
 from skyband.errors import MissingLibraryError, SkybandError
 
 
-class _Errors(TyperGroup):
-    """A group of commands whose errors are one line; a traceback only helps those who ask for it."""
+class _Group(TyperGroup):
+    """Our commands and those that other packages add; errors are printed as one line, with `--debug` as a traceback."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *_commands.added_commands()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or _commands.load_command(cmd_name)
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         try:
@@ -83,7 +89,7 @@ Exit codes: 0 done, 1 unforeseen, 2 the command or query is wrong, 3 the data, 4
 
 app = typer.Typer(
     name="skyband",
-    cls=_Errors,
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -109,7 +115,7 @@ def _skyband(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What all commands share; `_Errors` and `_version` read it."""
+    """What all commands share; `_Group` and `_version` read it."""
 
 
 app.command("run", help=run.HELP)(run.run)
@@ -118,27 +124,12 @@ app.command("init", help=init.HELP)(init.init)
 app.command("parse", help=parse.HELP)(parse.parse)
 app.command("explain", help=explain.HELP)(explain.explain)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
-app.command("compare-policies", help=policies.HELP)(policies.compare_policies)
-app.add_typer(bench.app, name="bench")
-app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(view.app, name="view")
 
 
-def _flowing(text: str) -> str:
-    r"""A help text whose paragraphs fit any width: only lines that are set in keep their ends.
-
-    Examples
-    --------
-    >>> _flowing("One line\nof two.\n\nExamples:\n\n  skyband demo\n")
-    'One line of two.\n\nExamples:\n\n  skyband demo'
-    """
-    parts = text.strip("\n").split("\n\n")
-    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
-
-
-for _group in (app, bench.app, view.app):
-    for _command in _group.registered_commands:
-        _command.help = _flowing(_command.help or "")
+for _typer in (app, view.app):
+    for _command in _typer.registered_commands:
+        _command.help = _commands.reflow(_command.help or "")
 
 
 def _reader_gone() -> bool:

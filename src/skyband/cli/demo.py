@@ -86,7 +86,7 @@ def demo(
             shown(console, replay(counts, limit, rows_per_second or 200_000, seed, watch), counts)
     console.print(
         f"{counts.boards} windows from {counts.rows:,} rows in {counts.seconds:.0f} seconds. "
-        "Next: skyband init, skyband explain --help, skyband bench slide --quick",
+        "Next: skyband init, skyband explain --help, skyband run --help",
         style="dim",
     )
 

@@ -16,7 +16,7 @@ TOTALS = "totals"
 
 
 # The stream is not known beforehand, so what counts is where an engine does worst: how many times slower it is than
-# the best one, over all k, windows, slides and orders of rows in benchmarks/results/plan.jsonl (`skyband bench plan`).
+# the best one, over all k, windows, slides and orders of rows in lab/results/plan.jsonl (`skyband bench plan`).
 _CHOSEN = {
     "slide": ("sweep", "exact, serves every window and all groups in one call, and is fast on every stream"),
     "every row": ("sweep", "exact, serves all groups in one call, and compares nearly every row once"),

@@ -1,0 +1,5 @@
+"""Benchmarks of skyband, comparisons with other systems, and the experiments of the papers.
+
+A package of its own, which the wheel of skyband does not contain. It adds the commands `skyband bench`,
+`skyband reproduce` and `skyband compare-policies`.
+"""
