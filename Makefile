@@ -19,7 +19,7 @@ UV = env -u VIRTUAL_ENV -u UV_PYTHON UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-lowest cluster-test torture fuzz fuzz-guided openapi soak audit check bench reproduce docs clean
+.PHONY: help env demo test test-lowest cluster-test torture fuzz fuzz-guided openapi soak audit check bench reproduce metrics docs clean
 
 help: ## List the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -102,6 +102,9 @@ bench: $(READY) ## Measure the engines, quickly, and say what has become slower 
 
 reproduce: $(READY) ## Run the papers' experiments whose results are missing, quickly, and write their pages
 	$(BIN)/skyband reproduce all --quick --pages docs/evidence
+
+metrics: $(READY) ## Size of the wheel and of its functions, and files that a row passes, beside the baseline
+	$(SPARK) $(BIN)/python scripts/metrics.py $(ARGS)
 
 docs: $(READY) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
