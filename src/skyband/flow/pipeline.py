@@ -246,7 +246,8 @@ class Pipeline:
         assert goal is not None
         if self.clock.counts or not self.clock.slide:
             return goal
-        shapes, groups, kept = self._shapes(), self.lists(), int(self.engine.peak)
+        shapes, kept = self._shapes(), int(self.engine.peak)
+        groups = self.lists() + (0 if self.groups is None else len(self.groups))  # some may appear with these rows
         if not len(shapes.k):
             return goal
         time = self._due[0].time if len(self._due) == 1 else np.concatenate([_NO_TIMES, *(p.time for p in self._due)])
