@@ -194,11 +194,17 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
         return tables[0]
     if any(table.schema.types != tables[0].schema.types for table in tables):
         tables = _alike(tables)
-    whole = pa.concat_tables(tables, promote_options="permissive")
+    return combine_chunks(pa.concat_tables(tables, promote_options="permissive"))
+
+
+def combine_chunks(table: pa.Table) -> pa.Table:
+    """The same rows with each column in one chunk unless it has too much text for one, in a type that is kept."""
+    columns = [to_storage(column, column.type) for column in table.columns]
+    whole = pa.table(columns, names=table.column_names)
     try:
         return whole.unify_dictionaries().combine_chunks()
     except pa.ArrowInvalid:  # all values together need a wider index
-        return pa.table([_decoded(column) for column in whole.columns], names=whole.column_names).combine_chunks()
+        return decode(whole).combine_chunks()
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
@@ -209,6 +215,11 @@ def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
         pa.table([_decoded(table[name]) if name in mixed else table[name] for name in names], names=names)
         for table in tables
     ]
+
+
+def decode(table: pa.Table) -> pa.Table:
+    """The same rows without dictionaries."""
+    return pa.table([_decoded(column) for column in table.columns], names=table.column_names)
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

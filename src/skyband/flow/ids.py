@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import localcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from skyband.errors import SchemaError
 from skyband.flow.arrow import plain, plain_type
+from skyband.flow.time import TICKS
 
 _LOWEST = -(1 << 63)
 
@@ -74,11 +76,10 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
         ticks = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
         hashed = hash_words(_words(ticks.fill_null(0).to_numpy()))
     elif pa.types.is_interval(kind):
-        msg = f"a column of {kind} has no order: order by another, or cast it in the source"
-        raise SchemaError(msg)
+        whole = pa.binary(kind.bit_width // 8)
+        hashed = hash_bytes(*_runs(pa.chunked_array([chunk.view(whole) for chunk in column.chunks], whole)))
     elif pa.types.is_temporal(kind):
-        ticks = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
-        hashed = hash_words(_words(ticks.fill_null(0).to_numpy()))
+        hashed = _hashed_times(column)
     else:
         hashed = hash_bytes(*_runs(column))
     if column.null_count:
@@ -120,12 +121,31 @@ def _words(numbers: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(numbers).view(np.uint64)
 
 
+def _hashed_times(column: pa.ChunkedArray) -> np.ndarray:
+    """Timestamps and dates by their microseconds; those that are no such number by the hash of their own."""
+    from skyband.kernels.xxhash import hash_words
+
+    kind = column.type
+    given = column.cast(pa.int64()).fill_null(0).to_numpy()
+    unit = kind.unit if pa.types.is_timestamp(kind) else "ms"
+    if unit == "us":
+        return hash_words(_words(given))
+    per, parts = TICKS[unit]
+    micros = given * per // parts
+    hashed = hash_words(_words(micros))
+    rounded = micros * parts // per != given
+    if rounded.any():
+        hashed[rounded] = hash_words(_words(hash_words(_words(given[rounded]))))
+    return hashed
+
+
 def _hashed_decimals(column: pa.ChunkedArray) -> np.ndarray:
     """A short decimal by its unscaled value, a long one by the bytes of it, big end first."""
     from skyband.kernels.xxhash import hash_bytes, hash_words
 
     kind = column.type
-    unscaled = [0 if value is None else int(value.scaleb(kind.scale)) for value in column.to_pylist()]
+    with localcontext(prec=kind.precision):  # or digits beyond the 28th would be rounded
+        unscaled = [0 if value is None else int(value.scaleb(kind.scale)) for value in column.to_pylist()]
     if kind.precision <= 18:
         return hash_words(_words(np.array(unscaled, np.int64)))
     parts = [value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True) for value in unscaled]

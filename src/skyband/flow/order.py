@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.source import BATCH, Source, as_table, open_source
+from skyband.flow.arrow import combine_chunks, concat_rows, decode, take_rows
+from skyband.flow.schema import conform
+from skyband.flow.source import BATCH, Source, open_source
 
 if TYPE_CHECKING:
     from skyband.flow.time import TimeType
@@ -39,9 +42,10 @@ def in_time_order(source: Source, name: str, kind: TimeType, memory: int = MEMOR
 
     What does not fit into memory is dealt into files by time, each small enough to sort.
     """
+    assert source.schema is not None
     if source.bytes is None or source.bytes <= memory:
-        whole = pa.concat_tables([t for t, _ in source.batches()], promote_options="default")
-        return open_source(_sorted(whole.unify_dictionaries().combine_chunks(), name, kind))
+        whole = concat_rows([conform(rows, source.schema) for rows, _ in source.batches()])
+        return replace(open_source(_sorted(whole, name, kind)), schema=source.schema)
 
     def batches() -> Iterator[tuple[pa.Table, Any]]:
         assert source.bytes is not None
@@ -49,7 +53,7 @@ def in_time_order(source: Source, name: str, kind: TimeType, memory: int = MEMOR
             for path in _dealt(source, name, kind, -(-2 * source.bytes // memory), Path(folder)):
                 with pa.OSFile(str(path)) as file:
                     rows = pa.ipc.open_stream(file).read_all()
-                ordered = _sorted(rows.combine_chunks(), name, kind)
+                ordered = _sorted(combine_chunks(rows), name, kind)
                 for low in range(0, ordered.num_rows, BATCH):
                     yield ordered.slice(low, BATCH), None
 
@@ -60,12 +64,13 @@ def _sorted(rows: pa.Table, name: str, kind: TimeType) -> pa.Table:
     time, missing = kind.micros(rows.column(name))
     if missing is not None:
         time = np.where(missing, -(1 << 62), time)
-    return rows.take(pa.array(np.argsort(time, kind="stable")))
+    return take_rows(rows, np.argsort(time, kind="stable"))
 
 
 def _dealt(source: Source, name: str, kind: TimeType, files: int, folder: Path) -> Iterator[Path]:
     """Deal the rows into files that follow each other in time."""
     assert source.column is not None
+    assert source.schema is not None
     sample = []
     for column in source.column(name):
         time, missing = kind.micros(column)
@@ -74,19 +79,15 @@ def _dealt(source: Source, name: str, kind: TimeType, files: int, folder: Path) 
     paths = [folder / f"{i}.arrow" for i in range(len(cuts) + 1)]
     writers: dict[int, Any] = {}
     for batch, _ in source.batches():
-        rows = as_table(batch)
-        plain = pa.schema(
-            [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in rows.schema]
-        )
-        rows = rows.cast(plain)  # dictionaries may differ from batch to batch
+        rows = decode(conform(batch, source.schema))  # dictionaries may differ from batch to batch
         time, missing = kind.micros(rows.column(name))
         file = np.searchsorted(cuts, time, side="right")
         if missing is not None:
             file[missing] = 0
         for i in np.unique(file):
             if i not in writers:
-                writers[i] = pa.ipc.new_stream(str(paths[i]), plain)
-            writers[i].write_table(rows.take(pa.array(np.flatnonzero(file == i))))
+                writers[i] = pa.ipc.new_stream(str(paths[i]), rows.schema)
+            writers[i].write_table(take_rows(rows, np.flatnonzero(file == i)))
     for writer in writers.values():
         writer.close()
     return (paths[i] for i in sorted(writers))

@@ -57,9 +57,16 @@ def _converts(kind: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(kind)) or storage_type(kind) != kind
 
 
-@lru_cache(maxsize=64)
 def _stays(schema: pa.Schema) -> bool:
     """Whether columns of these types are kept as they are."""
+    try:
+        return _known_to_stay(schema)
+    except TypeError:  # extension types that are written in Python have no hash
+        return not any(map(_converts, schema.types))
+
+
+@lru_cache(maxsize=64)
+def _known_to_stay(schema: pa.Schema) -> bool:
     return not any(map(_converts, schema.types))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.errors import SourceError
+from skyband.flow.arrow import combine_chunks
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -120,11 +121,11 @@ def _batch(item: Any) -> tuple[pa.Table, Any]:
 
 
 def _open_table(table: pa.Table, batch: int) -> Source:
-    table = table.combine_chunks() if any(c.num_chunks > 1 for c in table.columns) else table
-
     def batches() -> Iterator[tuple[pa.Table, Any]]:
-        for low in range(0, table.num_rows, batch):
-            yield table.slice(low, batch), None
+        # not before the first batch: by then the types have been checked
+        rows = combine_chunks(table) if any(column.num_chunks > 1 for column in table.columns) else table
+        for low in range(0, rows.num_rows, batch):
+            yield rows.slice(low, batch), None
 
     return Source(
         batches,

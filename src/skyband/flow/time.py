@@ -30,6 +30,7 @@ class TimeType:
     type: pa.DataType
     per: int = 1
     parts: int = 1
+    name: str = ""  # of the column
 
     @classmethod
     def of(cls, query: TopK, kind: pa.DataType) -> TimeType:
@@ -60,7 +61,7 @@ class TimeType:
                         f"({kind}) counts, so no window could be named: use a multiple, or a finer time column"
                     )
                     raise SchemaError(msg)
-        return cls(kind, per, parts)
+        return cls(kind, per, parts, name or "")
 
     def micros(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         """The column as microseconds, and where it is NULL (None: nowhere)."""
@@ -69,15 +70,17 @@ class TimeType:
         try:
             ticks = column.cast(pa.int64())
         except pa.ArrowInvalid as error:  # of uint64
-            msg = f"time has {pc.max(column)} ({self.type}), too far away to be counted in microseconds: correct it"
-            raise SourceError(msg) from error
+            raise self._too_far(pc.max(column).as_py()) from error
         ticks = ticks.fill_null(0) if missing is not None else ticks
         time = ticks.to_numpy()
         self._check_range(time)
         if self.parts > 1:
             if (time % self.parts).any():
                 worst = int(time[np.flatnonzero(time % self.parts)[0]])
-                msg = f"time has {worst} ns, finer than a microsecond: round it to microseconds in the source"
+                msg = (
+                    f"time has {worst} ns in column {self.name!r}, finer than a microsecond: round it to microseconds "
+                    f"in the source"
+                )
                 raise SourceError(msg)
             time = time // self.parts
         return (time if self.per == 1 else time * self.per), missing
@@ -91,11 +94,14 @@ class TimeType:
         low, high = bounds(ticks)
         most = FAR // self.per
         if high > most or low < -most:
-            worst = max(int(low), int(high), key=abs)
-            msg = (
-                f"time has {worst} ({self.type}), too far away to be counted in microseconds: correct it, or its unit="
-            )
-            raise SourceError(msg)
+            raise self._too_far(max(int(low), int(high), key=abs))
+
+    def _too_far(self, ticks: int) -> SourceError:
+        msg = (
+            f"time has {ticks} ({self.type}) in column {self.name!r}, too far away to be counted in microseconds: "
+            f"correct it, or its unit="
+        )
+        return SourceError(msg)
 
     def watermark(self, ticks: int) -> int:
         """A watermark in the column's own ticks as microseconds."""
@@ -116,5 +122,8 @@ class TimeType:
             raise self._unreachable() from error
 
     def _unreachable(self) -> SchemaError:
-        msg = f"a window begins or ends where {self.type} cannot reach: give time a wider type, such as timestamp[us]"
+        msg = (
+            f"a window of time={self.name!r} begins or ends where {self.type} cannot reach: give it a wider type, "
+            f"such as timestamp[us]"
+        )
         return SchemaError(msg)
