@@ -70,8 +70,15 @@ torture: $(READY) ## Break everything at random and compare the answers: MINUTES
 	$(SPARK) $(BIN)/python -W ignore -m scripts.torture --faults $(or $(FAULTS),300) --minutes $(or $(MINUTES),60) \
 	  $(if $(SEED),--seed $(SEED)) $(TORTURE)
 
-fuzz: $(READY) ## Damaged input of every kind: INPUTS=1000000 SECONDS=1800 SEED=1
-	$(BIN)/python -W ignore -m scripts.fuzz --inputs $(or $(INPUTS),100000) --seconds $(or $(SECONDS),1800) \
+# Property tests of which `make fuzz` tries other cases in every run.
+PROPERTIES := tests/contract tests/test_arrow_types.py tests/test_edge_rows.py tests/test_steps.py tests/test_run.py \
+  tests/test_workload.py tests/test_workload_long.py tests/test_join_status.py tests/test_score_definition.py \
+  tests/test_round_trip.py
+
+fuzz: $(WARM) ## Property tests with random cases, then damaged input of every kind: SECONDS=1800 EXAMPLES=1000 INPUTS=1000000 SEED=1
+	HYPOTHESIS_PROFILE=long FUZZ_EXAMPLES=$(or $(EXAMPLES),1000) FUZZ_SECONDS=$$(($(or $(SECONDS),1800) / 2)) \
+	  $(BIN)/python -m pytest -q $(PROPERTIES)
+	$(BIN)/python -W ignore -m scripts.fuzz --inputs $(or $(INPUTS),100000) --seconds $$(($(or $(SECONDS),1800) / 2)) \
 	  --seed $(or $(SEED),1)
 
 fuzz-guided: $(READY) ## Texts, files and expressions led by coverage, by atheris: SECONDS=300 SEED=1

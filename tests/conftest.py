@@ -1,6 +1,8 @@
 """Hypothesis profiles, and the streams that tests share."""
 
 import os
+import random
+import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,29 @@ settings.register_profile(
 settings.register_profile(
     "nojit", deadline=None, max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("long", deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
+# other cases in every run, as many as FUZZ_EXAMPLES says; a failure prints how to reproduce it
+settings.register_profile(
+    "long",
+    deadline=None,
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "3000")),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+_STARTED = time.monotonic()
+
+
+def pytest_collection_modifyitems(items):
+    """With the long profile, run the tests in another order each time: the time may not be enough for all."""
+    if not settings().derandomize:
+        random.shuffle(items)
+
+
+def pytest_runtest_teardown(item):
+    """Stop after the test in which FUZZ_SECONDS have passed."""
+    limit = os.environ.get("FUZZ_SECONDS")
+    if limit and time.monotonic() - _STARTED > float(limit):
+        item.session.shouldstop = f"{limit} seconds have passed"
 
 
 @pytest.fixture(scope="session")

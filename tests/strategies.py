@@ -1,23 +1,39 @@
-"""Shared Hypothesis strategies: small numbers, so that ties, empty panes and expiries are common."""
+"""Shared Hypothesis strategies: small numbers, so that ties, empty panes and expiries are common; and edge values."""
 
 import math
+import sys
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 import skyband as sb
 
+MIN64, MAX64, MAX_UNSIGNED = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
+FAR = 1 << 61  # microseconds from 1970: the last that can be counted
+LIMITS = [sys.float_info.max, -sys.float_info.max, 5e-324, -5e-324, 2.0**63, -(2.0**63), 2.0**64, 2.0**53]
+
 scores = st.one_of(
     st.integers(0, 5).map(float),
-    st.sampled_from([math.inf, -math.inf, 0.0, -0.0, 1e300, -1.5]),
+    st.sampled_from([math.inf, -math.inf, 0.0, -0.0, 1e300, -1.5, *LIMITS]),
 )
 times = st.integers(0, 30)
+ids = st.one_of(st.integers(-3, 3), st.sampled_from([MIN64, MIN64 + 1, MAX64 - 1, MAX64]))
+groups = st.one_of(st.integers(0, 2), st.sampled_from([None, MIN64, MAX64]))
+edges = {  # of each type, values that order as Python orders them, and NULL; NaN is no score
+    pa.float64(): st.one_of(st.none(), st.just(math.nan), scores),
+    pa.float32(): st.one_of(st.none(), st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 2.0**-149, 1.5])),
+    pa.int64(): st.one_of(st.none(), ids),
+    pa.uint64(): st.one_of(st.none(), st.sampled_from([0, 1, MAX64, MAX64 + 1, MAX_UNSIGNED - 1, MAX_UNSIGNED])),
+    pa.int8(): st.one_of(st.none(), st.sampled_from([-128, -127, -1, 0, 1, 126, 127])),
+    pa.bool_(): st.sampled_from([None, True, False]),
+}
 
 
 @st.composite
 def streams(draw, scores=scores, times=times, most=40):
     """Rows (score, time, id) by time and id; ids rise along the stream."""
     rows = draw(st.lists(st.tuples(scores, times), max_size=most))
-    shape = draw(st.sampled_from(["as drawn", "rising", "falling", "one moment", "far apart"]))
+    shape = draw(st.sampled_from(["as drawn", "rising", "falling", "one moment", "far apart", "all time"]))
     if shape in ("rising", "falling"):
         ordered = sorted((s for s, _ in rows), key=lambda s: (s is not None, s or 0.0), reverse=shape == "falling")
         rows = [(s, t) for s, (_, t) in zip(ordered, sorted(rows, key=lambda r: r[1]), strict=True)]
@@ -25,6 +41,8 @@ def streams(draw, scores=scores, times=times, most=40):
         rows = [(s, 7) for s, _ in rows]
     if shape == "far apart":
         rows = [(s, t * 1_000_003 if t > 15 else t) for s, t in rows]
+    if shape == "all time":
+        rows = [(s, FAR - 30 + t if t > 15 else t - FAR) for s, t in rows]
     times_only = sorted(t for _, t in rows)
     return [(s, t, i) for i, ((s, _), t) in enumerate(zip(rows, times_only, strict=True))]
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import oracle
 import skyband as sb
 from skyband.flow.part import Part, following, joined
-from strategies import count_query, cuts, scores, shapes, time_query
+from strategies import count_query, cuts, ids, scores, shapes, time_query
 
 maybe = st.one_of(st.none(), st.just(float("nan")), scores)
-drawn = st.lists(st.tuples(maybe, st.integers(0, 30), st.integers(-3, 3)), max_size=40)
+drawn = st.lists(st.tuples(maybe, st.integers(0, 30), ids), max_size=40)
 
 
 def known(x):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.engines import ENGINES
 from skyband.flow import steps
-from strategies import cuts, shapes, streams
+from strategies import cuts, groups, shapes, streams
 
 FINE = sb.Sliding("1000 s", "1 us")
 TWO = {"t": [0, 500_000_000], "x": [1.0, 2.0], "g": ["a", "b"]}
@@ -77,7 +77,7 @@ def queries_of(k, size, slide):
 
 @pytest.mark.parametrize("name", list(queries_of(1, 1, 1)))
 @settings(max_examples=max(settings().max_examples // 12, 3))
-@given(shapes(), streams(), st.lists(st.integers(0, 3), min_size=1, max_size=3), cuts, st.integers(1, 9))
+@given(shapes(), streams(), st.lists(groups, min_size=1, max_size=3), cuts, st.integers(1, 9))
 def test_how_answers_are_cut_into_steps_changes_none(name, shape, rows, groups, bounds, most):
     whole = table_of(rows, groups)
     ends = [0, *(min(cut, len(rows)) for cut in bounds), len(rows)]

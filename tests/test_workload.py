@@ -16,7 +16,7 @@ from skyband.workload.family import Family, Member, families
 from skyband.workload.pipeline import FamilyPipeline
 from strategies import count_query, streams, time_query
 
-few = settings(max_examples=30)
+few = settings(max_examples=max(settings().max_examples * 3 // 10, 1))
 NO_TEXT = pa.array([], pa.string())
 shape = st.integers(1, 12).flatmap(
     lambda size: st.tuples(st.integers(1, 5), st.just(size), st.integers(1, size), st.integers(0, 5))

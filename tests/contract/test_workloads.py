@@ -13,7 +13,7 @@ from strategies import count_query, cuts, streams, time_query
 
 every_engine = pytest.mark.parametrize("engine", list(WORKLOADS))
 every_minimal_engine = pytest.mark.parametrize("engine", [n for n, e in WORKLOADS.items() if e.traits.minimal])
-few = settings(max_examples=40)
+few = settings(max_examples=max(settings().max_examples * 2 // 5, 1))
 END = (1 << 62) - 1
 
 

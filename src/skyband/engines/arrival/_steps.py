@@ -207,7 +207,8 @@ class Steps:
             for prefix, fresh in (("", self.band), ("filter_", self.screen))
         )
         self._state = saved["state"]
-        require(self._state[[DONE, PEAK]] >= 0, "state has a value that it cannot have")
+        least = -FAR if not self._counts else 0  # times may lie before 1970, positions are never below zero
+        require(self._state[[DONE, PEAK]] >= [least, 0], "state has a value that it cannot have")
         self.now = int(saved["now"][0])
 
     def adopt(self, objects: Objects, told: np.ndarray, buffer: Objects, like: Steps) -> None:
