@@ -104,6 +104,11 @@ def checked(saved: Mapping[str, Any], holds: Mapping[str, Column], **sizes: int)
     return found
 
 
+def progressed(done: Any, *, counts: bool) -> None:
+    """Refuse a position below zero that comes next; times may lie before 1970."""
+    require(done >= (0 if counts else -FAR), "state has a value that it cannot have")
+
+
 def parted(first: np.ndarray, rows: int, name: str = "first", *, apart: bool = True) -> np.ndarray:
     """How many of the `rows` each group has, of which group g has those from first[0, g] to first[1, g]."""
     require(first[0] <= first[1], f"{name} has a group that ends before it begins")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, ranked, real, require
+from skyband.engines.checked import checked, held, progressed, ranked, real, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.errors import SnapshotError
 from skyband.kernels import arrival as kernels
@@ -207,8 +207,8 @@ class Steps:
             for prefix, fresh in (("", self.band), ("filter_", self.screen))
         )
         self._state = saved["state"]
-        least = -FAR if not self._counts else 0  # times may lie before 1970, positions are never below zero
-        require(self._state[[DONE, PEAK]] >= [least, 0], "state has a value that it cannot have")
+        progressed(self._state[DONE], counts=self._counts)
+        require(self._state[PEAK] >= 0, "state has a value that it cannot have")
         self.now = int(saved["now"][0])
 
     def adopt(self, objects: Objects, told: np.ndarray, buffer: Objects, like: Steps) -> None:

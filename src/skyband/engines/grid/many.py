@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, real, require
+from skyband.engines.checked import checked, held, progressed, real, require
 from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
 from skyband.engines.grid.pages import bound, page_of, written
 from skyband.engines.grid.targets import KINDS, RULES, Targets
@@ -272,7 +272,8 @@ class Many:
             raise SnapshotError(msg)
         state, count = saved["state"], len(saved["id"])
         require(state[FIRST] >= 0 and state[NEXT] - state[FIRST] == count, "state counts other rows than there are")
-        require(state[[DONE, SEEN, PEAK, SEARCHES]] >= 0, "state has a value that it cannot have")
+        progressed(state[DONE], counts=self._shape.counts)
+        require(state[[SEEN, PEAK, SEARCHES]] >= 0, "state has a value that it cannot have")
         require(np.diff(saved["time"]) >= 0, "its rows are in no order of time")
         self._check_lists(saved)
         self._lists = Lists(*(saved[f"list_{name}"] for name in Lists._fields))

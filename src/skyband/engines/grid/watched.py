@@ -10,7 +10,7 @@ import numpy as np
 from skyband.engines.arrival._options import span as buffer_span
 from skyband.engines.arrival._steps import Steps
 from skyband.engines.checked import FAR as MOST
-from skyband.engines.checked import Column, checked, held, require, whole
+from skyband.engines.checked import Column, checked, held, progressed, require, whole
 from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
 from skyband.engines.grid.pages import bound, page_of, written
 from skyband.engines.grid.targets import KINDS, Targets
@@ -242,7 +242,8 @@ class Watched:
             raise SnapshotError(msg)
         state, count = saved["state"], len(saved["buffer/id"])
         require(state[FIRST] >= 0 and state[NEXT] - state[FIRST] == count, "state counts other rows than there are")
-        require(state[[DONE, SEEN]] >= 0, "state has a value that it cannot have")
+        progressed(state[DONE], counts=self._shape.counts)
+        require(state[SEEN] >= 0, "state has a value that it cannot have")
         require(self._shape.span > 0 or not count, "there are rows in a buffer that it has not")
         require(np.diff(saved["buffer/time"]) >= 0, "its buffer is in no order of time")
         require(~np.isnan(saved["buffer/point"]), "its buffer has a row without a score")
