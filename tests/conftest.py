@@ -34,11 +34,11 @@ def pytest_collection_modifyitems(items):
         random.shuffle(items)
 
 
-def pytest_runtest_teardown(item):
-    """Stop after the test in which FUZZ_SECONDS have passed."""
+def pytest_runtest_setup(item):  # noqa: ARG001 - pytest's name
+    """Skip what is left when FUZZ_SECONDS have passed."""
     limit = os.environ.get("FUZZ_SECONDS")
     if limit and time.monotonic() - _STARTED > float(limit):
-        item.session.shouldstop = f"{limit} seconds have passed"
+        pytest.skip(f"{limit} seconds have passed")
 
 
 @pytest.fixture(scope="session")
