@@ -30,10 +30,11 @@ edges = {  # of each type, values that order as Python orders them, and NULL; Na
 
 
 @st.composite
-def streams(draw, scores=scores, times=times, most=40):
-    """Rows (score, time, id) by time and id; ids rise along the stream."""
+def streams(draw, scores=scores, times=times, most=40, *, all_time=True):
+    """Rows (score, time, id) by time and id; ids rise along the stream. With `all_time` also at the ends of time."""
     rows = draw(st.lists(st.tuples(scores, times), max_size=most))
-    shape = draw(st.sampled_from(["as drawn", "rising", "falling", "one moment", "far apart", "all time"]))
+    orders = ["as drawn", "rising", "falling", "one moment", "far apart"]
+    shape = draw(st.sampled_from([*orders, "all time"] if all_time else orders))
     if shape in ("rising", "falling"):
         ordered = sorted((s for s, _ in rows), key=lambda s: (s is not None, s or 0.0), reverse=shape == "falling")
         rows = [(s, t) for s, (_, t) in zip(ordered, sorted(rows, key=lambda r: r[1]), strict=True)]

@@ -63,7 +63,9 @@ def test_counting_queries_answer_as_if_alone(members, rows, data):
 
 
 @few
-@given(members=st.lists(shape, min_size=1, max_size=5), rows=streams(most=30), seed=st.integers(0, 9))
+@given(
+    members=st.lists(shape, min_size=1, max_size=5), rows=streams(most=30, all_time=False), seed=st.integers(0, 9)
+)  # lateness has a limit
 def test_rows_in_any_order_within_the_lateness_come_out_the_same(members, rows, seed):
     queries = [time_query(*m, id="i") for m in members]
     times = [r[1] for r in rows]
