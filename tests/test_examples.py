@@ -2,7 +2,6 @@
 
 import doctest
 import importlib.util
-import inspect
 import os
 import re
 import runpy
@@ -16,15 +15,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-import skyband as sb
-
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
-totals = pytest.mark.skipif(
-    "of" not in inspect.signature(sb.TopK).parameters,
-    reason="BEST SELLERS NOT TRIED: this sb.TopK has no of=, which ranks keys by totals",
-)
-EACH = [pytest.param(name, marks=totals if name == "best_sellers" else ()) for name in NAMES]
 
 
 def script(name):
@@ -54,7 +46,7 @@ def test_there_are_ten_and_the_page_has_them_all():
     assert all(shown.values())
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_prints_what_the_page_shows(name, example):
     shown = script("docs_examples").shown((ROOT / "docs" / "examples.md").read_text(encoding="utf-8"))
     assert example(name)[0] == shown[name], "docs/examples.md is out of date: run scripts/docs_examples.py"
@@ -112,7 +104,6 @@ def test_the_nearest_boats_are_nearest(example):
     assert re.findall(r"(boat \d+): ([\d.]+)", line) == [(boat, f"{far:.1f}") for boat, far in miles.items()]
 
 
-@totals
 def test_the_best_sellers_are_those_of_the_sums(example):
     said, names = example("best_sellers")
     sales = names["sales"]().to_pandas()

@@ -217,15 +217,15 @@ def test_the_door_is_pinned():
 
 
 def test_import_is_light():
-    code = (
-        "import sys, time; t = time.process_time(); import skyband; s = time.process_time() - t; "
-        "names = {'numba', 'pyspark', 'sqlglot', 'yaml', 'pandas', 'polars', 'duckdb', 'sqlalchemy'}; "
-        "print(s, names & set(sys.modules))"
-    )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
-    seconds = min(float(r.stdout.split()[0]) for r in runs)
-    assert runs[0].stdout.split(maxsplit=1)[1].strip() == "set()"
-    assert seconds < 0.5
+    heavy = {
+        "numba", "pyspark", "sqlglot", "yaml", "pandas", "polars", "duckdb", "sqlalchemy", "httpx", "redis", "fastapi",
+        "uvicorn", "typer", "rich", "pyarrow.dataset", "pyarrow.parquet",
+    }  # fmt: skip
+    code = "import sys, skyband; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert heavy & loaded == set()
+    assert len({name for name in loaded if name.startswith("skyband.")}) < 60
 
 
 def test_a_broken_score_is_told_by_the_error_alone(caplog):

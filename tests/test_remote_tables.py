@@ -125,12 +125,10 @@ def test_postgresql(tmp_path):
         with engine.begin() as c:
             c.execute(text("CREATE TABLE users (id BIGINT PRIMARY KEY, followers BIGINT)"))
             c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
-            c.execute(text("CREATE VIEW slow AS SELECT * FROM users WHERE pg_sleep(1) IS NOT NULL"))
+            c.execute(text("CREATE VIEW slow AS SELECT * FROM users WHERE pg_sleep(60) IS NOT NULL"))
         assert answered(SqlFetch(engine, "users", key="id"))[0] == BEST
-        began = time.monotonic()
         _, stats = answered(SqlFetch(engine, "slow", key="id"), deadline="300 ms", retries=0)
-        assert time.monotonic() - began < 4
-        assert stats.failed + stats.overdue == 5
+        assert (stats.failed, stats.overdue) == (0, 5), "the answer waited for the end of the call"
         engine.dispose()
 
 
@@ -170,6 +168,14 @@ ODD = {
 }
 
 
+async def occurred(condition, seconds=60):
+    """Wait until a condition holds; a test that has failed leaves no call behind for longer than `seconds`."""
+    for _ in range(seconds * 100):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+
+
 class Service:
     """A real server whose temper a test sets."""
 
@@ -178,14 +184,14 @@ class Service:
         from fastapi import FastAPI, Request
         from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-        self.temper, self.calls, self.after, self.delay = "kind", [], "0.2", 0.0
+        self.reset()
         app = FastAPI()
 
         @app.get("/users")
         async def users(request: Request):
             ids = [int(i) for i in request.query_params.get("ids", "").split(",") if i]
             self.calls.append((time.monotonic(), ids))
-            await asyncio.sleep(self.delay)
+            await occurred(lambda: len(self.calls) >= self.side_by_side)
             rows = [{"user": i, "followers": VALUES[i]} for i in ids if i in VALUES]
             page = int(request.query_params.get("page", 0))
             if self.temper == "busy":
@@ -194,7 +200,7 @@ class Service:
                 self.temper = "kind"
                 return Response(status_code=429, headers={"Retry-After": self.after})
             if self.temper == "hangs":
-                await asyncio.sleep(3)
+                await occurred(self.release.is_set)
             if self.temper == "breaks":
                 return Response(status_code=500)
             if self.temper == "texts":
@@ -227,6 +233,11 @@ class Service:
         self.thread.start()
         wait_for(self.port)
 
+    def reset(self):
+        self.temper, self.calls, self.after = "kind", [], "0.2"
+        self.side_by_side = 1  # replies wait until so many calls have come
+        self.release = threading.Event()  # ends the calls that hang
+
     def table(self):
         return Http(f"http://127.0.0.1:{self.port}/users", key="user")
 
@@ -243,7 +254,12 @@ def service():
 def kind(request):
     if "service" in request.fixturenames:
         s = request.getfixturevalue("service")
-        s.temper, s.calls, s.after, s.delay = "kind", [], "0.2", 0.0
+        s.reset()
+        yield
+        s.release.set()
+        s.side_by_side = 1
+    else:
+        yield
 
 
 def test_http(service):
@@ -254,14 +270,10 @@ def test_http(service):
 
 
 def test_calls_are_batched_and_run_side_by_side(service):
-    service.delay = 1.0
-    began = time.monotonic()
-    found, _ = answered(service.table(), batch=2, parallel=3)
-    assert found == BEST
+    service.side_by_side = 3
+    found, stats = answered(service.table(), batch=2, parallel=3)
+    assert (found, stats.overdue) == (BEST, 0), "one waited for the other"
     assert sorted(len(ids) for _, ids in service.calls) == [1, 2, 2]
-    starts = [when for when, _ in service.calls]
-    assert max(starts) - min(starts) < 1.0, "one waited for the other"
-    assert time.monotonic() - began < 5
 
 
 def test_pages_are_followed(service):
@@ -281,7 +293,7 @@ def test_it_waits_as_long_as_the_service_asks(service):
     found, stats = answered(service.table())
     assert found == BEST
     assert stats.failed == 0
-    assert service.calls[1][0] - service.calls[0][0] >= 0.2
+    assert service.calls[1][0] - service.calls[0][0] >= 0.2  # a lower bound: no load on the machine breaks it
 
 
 @pytest.mark.parametrize("temper", ["one text", "one without a key"])
@@ -329,9 +341,8 @@ def test_what_the_service_does_wrong_leaves_values_stale_and_the_answer_goes_out
     known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
     table = service.table()
     service.temper, service.after = temper, "30"
-    began = time.monotonic()
-    found, stats = sb.run(query(table, initial=known, deadline="1 second"), ROWS, stats=True)
-    assert time.monotonic() - began < 10
+    found, stats = sb.run(query(table, initial=known, deadline="1 second", retries=2), ROWS, stats=True)
+    assert len(service.calls) <= (1 if temper == "busy" else 3)  # Retry-After is beyond the deadline: not asked again
     assert found["user"].to_pylist() == [3, 2, 1]
     assert set(found["followers"].to_pylist()) == {1, 2, 3}
     assert min(found["staleness"].to_pylist()) > 0
@@ -343,15 +354,13 @@ def test_a_service_that_hangs_never_holds_a_window_up(service):
     service.temper = "hangs"
     known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
     batches = iter([{k: [v[i]] for k, v in ROWS.items()} | {"t": [10 * i]} for i in range(5)])
-    gaps, before, late = [], time.monotonic(), []
+    late = []
     for table in sb.stream(query(service.table(), initial=known, deadline="200 ms", parallel=2), batches):
-        gaps.append(time.monotonic() - before)
-        before = time.monotonic()
         late += [row["lookups"] for row in table.to_pylist()]
-    assert len(gaps) >= 3
-    assert max(gaps[1:]) < 1.5
+    assert len(late) == 3
     assert all(n["wanted"] > 0 for n in late)
-    assert all(n["made"] == n["late"] + n["failed"] for n in late)
+    # a window that waits for the end of its call, which has a time limit of its own, counts it as failed
+    assert all((n["late"], n["failed"]) == (n["made"], 0) for n in late)
     assert any(n["late"] for n in late)
     assert any(n["made"] < n["wanted"] for n in late), "hanging calls were not counted against parallel"
 
@@ -360,22 +369,24 @@ def test_windows_of_one_batch_share_the_deadline(service):
     service.temper = "hangs"
     known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
     rows = {"t": [0, 10, 20, 30, 40, 50], "user": [1, 2, 3, 1, 2, 3], "x": [1] * 6}
-    began = time.monotonic()
-    found = pa.concat_tables(
-        sb.stream(query(service.table(), initial=known, deadline="300 ms"), iter([rows])), promote_options="permissive"
-    )
-    assert time.monotonic() - began < 2
+    line = sb.stream(query(service.table(), initial=known, deadline="300 ms", parallel=8), iter([rows]))
+    found = pa.concat_tables(line, promote_options="permissive")
     assert found.num_rows == 6
+    made = [row["lookups"]["made"] for row in found.to_pylist()]
+    # the window that the end of the source closes has a deadline of its own
+    assert [made[0] > 0, *made[1:5]] == [True, 0, 0, 0, 0], "no time was left for those after the first"
 
 
 def test_what_comes_late_is_used_next_time(service):
     known = pa.table({"user": [1, 2, 3], "followers": [1, 2, 3]})
-    service.delay = 0.5
+    service.temper, before = "hangs", set(threading.enumerate())
 
     def batches():
         yield {"t": [0], "user": [2], "x": [0]}
         yield {"t": [10], "user": [2], "x": [0]}  # closes the first window, whose look-up comes too late
-        time.sleep(1)
+        service.release.set()
+        for thread in set(threading.enumerate()) - before:  # the reply is there when the thread of its call has ended
+            thread.join(30)
         service.temper = "breaks"
         yield {"t": [20], "user": [2], "x": [0]}
 

@@ -459,7 +459,7 @@ def test_listing_1_runs_against_a_real_endpoint(endpoint):
         yield at(30), f"@prefix : <{HOME}> . :A :hasMentions 1 ."
 
     asked = sb.parse(LISTING_1, functions=SUM, services={"BKG": f"{endpoint}/query"})
-    said, began = {}, time.monotonic()
+    said = {}
     answers = sb.stream(asked, stream())
     for table in answers:
         assert table.column_names == ["window_start", "window_end", "rank", "user", "score"]
@@ -475,7 +475,6 @@ def test_listing_1_runs_against_a_real_endpoint(endpoint):
     assert said == want
     assert answers.stats.made > 10
     assert answers.stats.failed == 0
-    assert time.monotonic() - began < 30
 
 
 def test_an_endpoint_that_is_gone_leaves_the_answers_on_time():

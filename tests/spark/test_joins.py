@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 from typing import Annotated
 
 import pyarrow as pa
@@ -66,9 +65,7 @@ def test_a_stream_joins_a_service_and_a_restart_keeps_the_replica(spark, tmp_pat
     # the service is gone, and the stream starts again: what was read before still serves
     write_batches(tmp_path / "in", batches[2:], first=2)
     step = sb.spark.top_k(fresh.joining(fresh.join.replaced(deadline="300 ms", retries=0)))
-    began = time.monotonic()
     more, progress = answers(spark, tmp_path / "in", step, watermark="30 seconds")
-    assert time.monotonic() - began < 60
     assert set(more["user"].to_pylist()) <= read
     assert more["followers"].to_pylist() == [followers[u] for u in more["user"].to_pylist()]
     assert max(more["staleness"].to_pylist()) >= 60
