@@ -185,8 +185,8 @@ class Pipeline:
             raise OutOfOrderError
         if not taken.all():
             part = part.take(np.flatnonzero(taken))
-        if self.clock.slide:  # after every row, one without a score is still a step
-            part = self._ranked_only(part)
+        ranked = self._ranked_only(part)
+        part = ranked if self.clock.slide else part  # after every row, one without a score is still a step
         if len(part.time):
             self._wait(part.sorted())
         # where ids break ties, rows of the newest moment wait: the next batch may have more of it
@@ -413,7 +413,6 @@ class Pipeline:
 
     def _arrivals(self, part: Part) -> Objects:
         slots = self.payload.add(part.rows)
-        self._stats.without_score += 0 if self.clock.slide or self.clock.counts else int(_unscored(part.score).sum())
         group = part.group
         if self.runs is not None:
             assert group is not None

@@ -71,9 +71,8 @@ class BoardPacker:
         self._add(rows, time, np.asarray(self.clock.pane_end(time)))
 
     def _add(self, rows: pa.Table, time: np.ndarray, ends: np.ndarray) -> None:
-        self.counts.add(ends, self._bucket(rows), np.zeros(len(time), np.bool_))
-        found, without = partial_totals(self.query, Measure.of(self.query, rows.schema), rows, time)
-        self.counts.unscored(without)
+        found, given = partial_totals(self.query, Measure.of(self.query, rows.schema), rows, time)
+        self.counts.add(ends, self._bucket(rows), ~given)
         self.partials.append(found)
 
     def _bucket(self, rows: pa.Table) -> np.ndarray:

@@ -49,9 +49,10 @@ class Bucket:
                 parts.append(self._punctual(unpacked(table, self.schema), edge))
                 origins.append(Origin.of(table))
         self._obey(orders)
-        before = line.stats.late
+        late, without_score = line.stats.late, line.stats.without_score
         answers = self._push(parts, origins, watermark)
-        self.counts["late"] += line.stats.late - before
+        self.counts["late"] += line.stats.late - late
+        self.counts["without_score"] += line.stats.without_score - without_score
         return self._told(answers)
 
     def _obey(self, orders: list[str]) -> None:

@@ -218,10 +218,6 @@ class Counts:
         """Rows without a time."""
         self._more(0, NEVER, rows, 0, rows)
 
-    def unscored(self, rows: int) -> None:
-        """Rows that were counted already, and have no score."""
-        self._more(0, NEVER, 0, rows, 0)
-
     def _more(self, bucket: int, end: int, *counts: int) -> None:
         self._found[(bucket, end)] = self._found.get((bucket, end), 0) + np.array(counts, np.int64)
 
@@ -238,8 +234,10 @@ class Counts:
     def read(table: pa.Table, edge: int, total: dict[str, int]) -> None:
         """Add the counts of a table to `total`; rows of panes that have closed by `edge` are late."""
         counted = {name: column.to_numpy() for name, column in zip(COUNTS, table.columns, strict=True)}
-        total["late"] += int(counted["rows"][counted["pane"] <= edge].sum())
-        for name in ("rows", "without_score", "without_time"):
+        late = counted["pane"] <= edge
+        total["late"] += int(counted["rows"][late].sum())
+        total["without_score"] += int(counted["without_score"][~late].sum())
+        for name in ("rows", "without_time"):
             total[name] += int(counted[name].sum())
 
 

@@ -111,8 +111,8 @@ def _limbs(column: pa.Array, decimal: bool) -> list[np.ndarray]:
     return [numbers & _LOW, numbers >> 32]
 
 
-def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarray) -> tuple[pa.Table, int]:
-    """Partial totals of `rows` (which all have a time), and how many rows had nothing to add.
+def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """Partial totals of `rows` (which all have a time), and which rows had a value to add.
 
     One row for each pane, group and key: the `per` and `of` columns, the pane's start, and the total's numbers.
     Cost: one pass over the rows after their keys are numbered.
@@ -122,13 +122,12 @@ def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarr
     >>> import skyband as sb
     >>> query = sb.TopK(k=1, of="p", by="sum(n)", window=sb.Tumbling("10 us"), time="t", unit="us")
     >>> rows = pa.table({"t": [1, 2, 12], "p": ["a", "a", "b"], "n": [5, 2, 7]})
-    >>> found, without = partial_totals(query, Measure.of(query, rows.schema), rows, rows["t"].to_numpy())
+    >>> found, given = partial_totals(query, Measure.of(query, rows.schema), rows, rows["t"].to_numpy())
     >>> found.select(["p", PANE, INTS + "0"]).to_pylist()
     [{'p': 'a', '__skyband_pane': 0, '__skyband_int0': 7}, {'p': 'b', '__skyband_pane': 10, '__skyband_int0': 7}]
     """
     ints, floats, given = measure.values(rows)
-    without = len(given) - int(given.sum())
-    if without:
+    if not given.all():
         places = np.flatnonzero(given)
         rows, time, ints, floats = take_rows(rows, places), time[places], ints[places], floats[places]
     names = [*query.per, *query.of]
@@ -142,7 +141,7 @@ def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarr
         code, codes = _dense(*combine_codes(code, codes, here, max(len(groups), 1)))
     first, seen_ints, seen_floats = folded(code, ints, floats)
     table = take_rows(rows.select(names), first).append_column(PANE, pa.array(pane[first]))
-    return with_numbers(table, seen_ints, seen_floats), without
+    return with_numbers(table, seen_ints, seen_floats), given
 
 
 def with_numbers(table: pa.Table, ints: np.ndarray, floats: np.ndarray) -> pa.Table:
