@@ -341,3 +341,15 @@ def test_parts_follow_each_other_and_only_what_overlaps_is_joined():
         assert (together.time == whole.time).all()
     first, second, third = part([1, 2, 2], [1, 2, 3]), part([2, 3, 4], [1, 5, 6]), part([5], [7])
     assert [p.time.tolist() for p in following([first, second, third])] == [[1], [2, 2, 2], [3, 4], [5]]
+
+
+@pytest.mark.parametrize(
+    "window", [sb.Sliding("10 us", "5 us"), sb.Sliding("10 us", "row"), sb.Counting(4, 2)], ids=str
+)
+def test_window_group_and_rank_are_a_key_of_the_answers(window):
+    rng = np.random.default_rng(2)
+    rows = [{"x": rng.random(20), "t": np.arange(20) + 20 * n, "g": rng.integers(0, 3, 20)} for n in range(5)]
+    found = sb.run(sb.TopK(k=3, by="x", window=window, time="t", unit="us", per="g"), iter(rows))
+    keys = found.select(["window_start", "window_end", "g", "rank"]).to_pylist()
+    assert len(keys) > 50
+    assert len({tuple(key.values()) for key in keys}) == len(keys)

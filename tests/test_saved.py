@@ -1,5 +1,7 @@
 """A pipeline saved after any batch goes on elsewhere as if nothing had happened."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyband as sb
+from skyband.flow.blob import _checksum, dump, read, write
 from skyband.flow.pipeline import Pipeline
 from skyband.flow.saved import load, save
 from strategies import cuts, shapes, time_query
@@ -61,3 +64,38 @@ def test_idle_groups_are_forgotten():
     assert saved["groups"].num_rows <= 16
     assert saved["rows"].num_rows <= 16
     assert len(saved["engine/done"]) <= 16
+
+
+def as_format(blob, number):
+    """The same state as another format wrote it: format 1 has no checksum."""
+    with pa.ipc.open_stream(blob) as stream:
+        table = stream.read_all()
+    header = json.dumps({**json.loads(table.schema.metadata[b"skyband"]), "format": number}).encode()
+    metadata = {b"skyband": header}
+    if number > 1:
+        metadata[b"checksum"] = _checksum(header, table)
+    return write(table.replace_schema_metadata(metadata))
+
+
+def test_a_state_of_format_1_is_read_and_one_of_an_unknown_format_refused():
+    query, schema = time_query(2, 10, 5), pa.schema({"x": pa.float64(), "t": pa.int64()})
+    line, again = Pipeline(query, schema, "sweep"), Pipeline(query, schema, "sweep")
+    first, second = pa.table({"x": [5.0, 7.0], "t": [1, 6]}), pa.table({"x": [6.0, 1.0], "t": [8, 30]})
+    line.push(first)
+    blob = dump(save(line), {"engine": "sweep", "query": {}})
+    header, saved = read(as_format(blob, 1))
+    assert header["format"] == 1
+    load(again, "sweep", saved)
+    assert again.push(second).to_pylist() == line.push(second).to_pylist() != []
+    for number in (0, 3):
+        with pytest.raises(sb.SnapshotError, match=f"format {number}.*1 to 2"):
+            read(as_format(blob, number))
+
+
+def test_groups_that_come_and_go_are_forgotten_without_saving():
+    query = time_query(2, 10, 5, per="g")
+    line = Pipeline(query, pa.schema({"x": pa.float64(), "t": pa.int64(), "g": pa.int64()}), "sweep")
+    for number in range(100):
+        group = np.arange(2_000) + 2_000 * number
+        line.push(pa.table({"x": group / 7, "t": np.full(2_000, 10 * number), "g": group}))
+    assert len(line.groups) < 100_000, "of 200,000 that there were"

@@ -1,6 +1,8 @@
 """The operator without a JVM: packed, kept, saved and loaded between every two batches, against sb.run."""
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from test_top_k import QUERIES, asked, closed, cut, plain, trades
 
@@ -36,7 +38,7 @@ def streamed(share, batches, changes=()):
         state = bucket.save()
         counts = {name: counts.get(name, 0) + count for name, count in bucket.counts.items()}
         if batch is not None and batch.num_rows:
-            newest = max(newest, batch["ts"].cast(pa.int64()).to_numpy().max())
+            newest = max(newest, pc.max(batch["ts"]).cast(pa.int64()).as_py())
         watermark = newest - LATE * 1_000_000
     return pa.concat_tables(said), counts
 
@@ -49,6 +51,17 @@ def test_one_query(name):
     want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
     assert plain(got) == plain(closed(want, batches, LATE, query))
     assert tuple(counts[name] for name in COUNTED) == tuple(getattr(told, name) for name in COUNTED)
+
+
+@pytest.mark.parametrize("query", [asked(**QUERIES["hopping"]), asked(**QUERIES["every row"])], ids=str)
+def test_rows_without_a_time_are_dropped_and_counted(query):
+    rows = trades(60, seed=3)
+    missing = np.arange(60) % 7 == 0
+    rows = rows.set_column(0, "ts", pa.array(rows["ts"].to_numpy(), pa.timestamp("us", "UTC"), mask=missing))
+    got, counts = streamed(Single(query, "sweep"), [rows])
+    want, told = sb.run(query, iter([rows]), late=f"{LATE} seconds", stats=True)
+    assert plain(got) == plain(closed(want, [rows.filter(rows["ts"].is_valid())], LATE, query))
+    assert (counts["rows"], counts["without_time"], counts["late"]) == (60, told.without_time, 0) == (60, 9, 0)
 
 
 def test_a_workload():

@@ -154,6 +154,26 @@ def test_offsets_of_a_redis_stream_are_kept_to_and_can_be_read_again(redis):
             RedisReader(options, spark_schema())
 
 
+def test_entries_trimmed_before_they_were_read_are_an_error_unless_their_loss_is_accepted(redis):
+    from skyband.spark.source.redis import RedisReader
+
+    client, url = redis
+    for at in range(10):
+        client.xadd("trimmed", reading(at, at % 7, at))
+    options = {"url": url, "stream": "trimmed", "maxRowsPerTrigger": "4"}
+    reader = RedisReader(options, spark_schema())
+    low = reader.latestOffset(reader.initialOffset())
+    client.xtrim("trimmed", maxlen=7, approximate=False)  # entry 3, the last one read, is still there
+    assert len(taken(reader, low, reader.latestOffset(low))) == 4
+    client.xtrim("trimmed", maxlen=3, approximate=False)  # entries 4 to 6 have not been read
+    with pytest.raises(sb.SourceError, match=r"'trimmed'.*failOnDataLoss"):
+        reader.latestOffset(low)
+    reader.stop()
+    reader = RedisReader({**options, "failOnDataLoss": "false"}, spark_schema())
+    assert [row["at"] for row in taken(reader, low, reader.latestOffset(low))] == [7, 8, 9]
+    reader.stop()
+
+
 def test_mqtt_messages_are_written_down_before_they_are_acknowledged(tmp_path):
     from paho.mqtt import client as mqtt
     from paho.mqtt.enums import CallbackAPIVersion

@@ -77,7 +77,9 @@ def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[d
         raise SnapshotError(msg) from error
     if not 1 <= header["format"] <= FORMAT:
         found = header["format"]
-        msg = f"the state has format {found}, this version of skyband reads {FORMAT}: use the version that wrote it"
+        msg = (
+            f"the state has format {found}, this version of skyband reads 1 to {FORMAT}: use the version that wrote it"
+        )
         raise SnapshotError(msg)
     return header, saved
 

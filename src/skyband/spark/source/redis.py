@@ -38,8 +38,8 @@ class RedisSource(DataSource):
     all that is there, the default, or "$" for what comes), `maxRowsPerTrigger` for each stream, `json` (the
     field that holds all columns as one JSON object), `time` and `idle`.
 
-    What has been trimmed from a stream cannot be read again: where Redis tells (version 7 on), a restart that
-    misses entries fails; `failOnDataLoss=false` lets it go on.
+    What has been trimmed from a stream cannot be read again: once the last entry read has been trimmed and newer ones
+    were added, the query fails; `failOnDataLoss=false` lets it go on.
     """
 
     @classmethod
@@ -142,13 +142,22 @@ class RedisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return newest[0][0].decode() if newest else "0-0"
 
     def _check_loss(self, name: str, low: str) -> None:
+        """Refuse to go on if entries after `low` may have been trimmed.
+
+        Redis trims the oldest entries first: none after `low` is gone while `low` itself is there. Once it is gone, no
+        one can tell whether newer ones went with it.
+        """
         if not self.strict or low == "0-0" or not self.client.exists(name):
             return
-        gone = self.client.xinfo_stream(name).get("max-deleted-entry-id")
-        if gone is not None and _order(gone.decode() if isinstance(gone, bytes) else gone) > _order(low):
+        about = self.client.xinfo_stream(name)
+        newest, deleted = (
+            _order(_text(about.get(key, "0-0"))) for key in ("last-generated-id", "max-deleted-entry-id")
+        )
+        trimmed = newest > _order(low) and not self.client.xrange(name, min=low, max=low)
+        if trimmed or deleted > _order(low):
             msg = (
-                f"entries of the stream {name!r} after {low} were trimmed before they were read: keep more of it "
-                f"(XADD ... MAXLEN), or go on without them by failOnDataLoss=false"
+                f"entries of the stream {name!r} after {low} may have been trimmed before they were read: keep that "
+                f"entry and all later ones (XADD ... MAXLEN), or go on without what is gone by failOnDataLoss=false"
             )
             raise SourceError(msg)
 
@@ -204,6 +213,10 @@ class RedisReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _order(entry: str) -> tuple[int, int]:
