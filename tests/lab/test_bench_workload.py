@@ -35,6 +35,7 @@ def test_the_command_prints_lines():
 
 
 def test_a_query_joins_a_thousand_in_ten_milliseconds():
+    """Of processor time, the best of seven: only time can tell."""
     rng = np.random.default_rng(0)
 
     def query(**more):
