@@ -197,3 +197,31 @@ def test_ten_thousand_groups(spark, tmp_path):
     write_batches(tmp_path / "in", batches)
     got, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="0 seconds")
     assert plain(got) == plain(closed(sb.run(query, table), batches, 0, query))
+
+
+def test_late_rows_are_those_of_closed_panes_not_of_closed_windows(spark, tmp_path):
+    """The docs state how this differs from groupBy(window): a late row is in no window here, there in the open ones."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
+
+    def rows(*found):
+        times, values = zip(*found, strict=True)
+        return pa.table({"ts": pa.array([t * SECOND for t in times], pa.timestamp("us", "UTC")), "x": values})
+
+    # the row of time 4 comes when the watermark is at 6: its pane, 0 to 5, has closed, its window 0 to 10 has not
+    batches = [rows((6, 1)), rows((4, 9), (5, 2)), rows((100, 0))]
+    write_batches(tmp_path / "in", batches)
+    query = sb.TopK(k=3, by="x", window=sb.Sliding("10 seconds", "5 seconds"), time="ts", id="x")
+    got, progress = answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="0 seconds")
+    ours = [row["x"] for row in got.to_pylist() if row["window_end"].timestamp() == 10]
+    assert (sorted(ours), counted(progress)["late"]) == ([1, 2], 1)
+    want, counts = sb.run(query, iter(batches), late="0 seconds", stats=True)
+    assert (plain(got), 1) == (plain(closed(want, batches, 0, query)), counts.late)
+
+    def grouped(df):
+        return df.groupBy(F.window("ts", "10 seconds", "5 seconds")).agg(F.collect_list("x").alias("x"))
+
+    theirs, _ = answers(
+        spark, tmp_path / "in", grouped, watermark="0 seconds", checkpoint=tmp_path / "theirs", out=None
+    )
+    (found,) = [row["x"] for row in theirs.to_pylist() if row["window"]["end"].timestamp() == 10]
+    assert sorted(found) == [1, 2, 9]
