@@ -490,4 +490,5 @@ def test_an_endpoint_that_is_gone_leaves_the_answers_on_time():
     chunks = [(at(minute), f"@prefix : <{HOME}> . :{u} :hasMentions {m} .") for minute, u, m in PAPER]
     found, stats = sb.run(asked, chunks, stats=True)
     assert set(found["user"].to_pylist()) == {f"{HOME}A"}
-    assert stats.failed == stats.made > 0
+    # on a busy machine a call may be refused after the deadline
+    assert stats.failed + stats.overdue == stats.made > 0
