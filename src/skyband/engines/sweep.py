@@ -244,9 +244,7 @@ def _bound(pages: list[Sheet], groups: int) -> Answers:
 
 
 def ordered(answers: Answers) -> Answers:
-    """The same lists ordered by end, then group, then step."""
-    if len(answers.step) < 2:
-        return answers
+    """The same lists ordered by end, then group, then step; a copy always, since the page serves again."""
     order = np.lexsort((answers.step, answers.group, answers.end))
     sizes = np.diff(answers.first)[order]
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
