@@ -8,9 +8,6 @@ import math
 
 from hypothesis import strategies as st
 
-CHAINS = ({"+", "-"}, {"*", "/"})
-
-
 # ------------------------------------------------------------ the definition
 
 
@@ -39,39 +36,29 @@ def value(tree, row):
         return None
     if kind in COMPARE:
         return COMPARE[kind](*(v if isinstance(v, str) else double(v) for v in values))
-    return checked(FUNCTIONS[kind](*map(double, values)), values)
+    result = FUNCTIONS[kind](*map(double, values))
+    return result if kind in UNCHANGED else finite(result)
 
 
 def double(number):
     return float(number)
 
 
-def checked(result, operands):
-    if result is None or math.isnan(result):
-        return None
-    if math.isinf(result) and all(math.isfinite(operand) for operand in operands):
-        return None
-    return result
+def finite(result):
+    return result if result is not None and math.isfinite(result) else None
 
 
 def chain(signs, operands, row):
-    """A + b - c is one operation of three operands; so is (a + b) - c."""
-    while operands[0][0] == "chain" and kin(operands[0][1]) == kin(signs):
-        signs, operands = operands[0][1] + signs, operands[0][2] + operands[1:]
+    """A + b - c, step by step: each has a finite result, or NULL."""
     values = [value(operand, row) for operand in operands]
     if None in values:
         return None
-    values = [double(v) for v in values]
-    result = values[0]
-    for sign, other in zip(signs, values[1:], strict=True):
-        if sign in "/%" and other == 0:
+    result = double(values[0])
+    for sign, other in zip(signs, map(double, values[1:]), strict=True):
+        if result is None or (sign in "/%" and other == 0):
             return None
-        result = STEPS[sign](result, other)
-    return checked(result, values)
-
-
-def kin(signs):
-    return signs[0] in "+-"
+        result = finite(STEPS[sign](result, other))
+    return result
 
 
 def remainder(a, b):
@@ -111,15 +98,13 @@ def exponential(a):
 
 
 def rounded(x, digits):
-    """Half away from zero. What is beyond 2^52 units of the last digit, or has no such digits, stays as it is."""
+    """Half away from zero. What is beyond 2^52 units of the last digit stays as it is."""
     digits = int(digits)
     scale = float(f"1e{abs(digits)}")
     if math.isinf(x) or (digits >= 0 and abs(x) >= 2.0**52 / scale):
         return x
     scaled = x * scale if digits >= 0 else x / scale
     whole = float(math.trunc(scaled))
-    if scaled == whole:
-        return x if whole else 0.0
     if abs(scaled - whole) >= 0.5:
         whole += math.copysign(1.0, scaled)
     return whole / scale if digits >= 0 else whole * scale
@@ -136,6 +121,8 @@ FUNCTIONS = {
     "int": lambda a: a if math.isinf(a) else float(math.trunc(a)),
     "double": lambda a: a,
 }
+UNCHANGED = ("neg", "abs", "int", "double")
+"""They compute nothing: an infinity in the data goes through."""
 COMPARE = {
     "=": lambda a, b: a == b,
     "<>": lambda a, b: a != b,

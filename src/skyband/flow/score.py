@@ -1,8 +1,7 @@
 """What a row is worth: the score expression evaluated on columns by Arrow's compute engine.
 
-Every operand is cast to double. An operation whose result is NaN, or infinite though its operands are
-finite (overflow, division by zero, the logarithm of zero), gives NULL, which is NaN in the column that
-comes out.
+Every operand is cast to double. An arithmetic operation or function whose result is not finite (overflow, division by
+zero, the logarithm of zero, infinity plus one) gives NULL, which is NaN in the column that comes out.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from skyband.query.topk import Score, TopK
 
 _SIMPLE: dict[str, Callable[..., Any]] = {
-    "neg": pc.negate,
-    "abs": pc.abs,
     "exp": pc.exp,
     "ln": pc.ln,
     "sqrt": pc.sqrt,
@@ -42,10 +39,9 @@ _COMPARE: dict[str, Callable[..., Any]] = {
 _PARTS: dict[str, Callable[..., Any]] = {"week": pc.iso_week}
 _FLOAT = pa.float64()
 _WHOLE = 2.0**52  # from here on every double is a whole number
-_ARROW_ROUNDS = 15  # digits to which Arrow rounds as we do, by powers of ten from a table
+_HALF = 0.49999999999999994  # the largest double below 0.5: adding it never rounds up to the next integer
 _FEW = 8  # choices of IN that are compared one by one sooner than looked up
 _EXACT_TEN = 22  # the largest power of ten that a double holds
-_BLOCK = 16  # operands of a chain that are kept until its result is checked
 _NULL = pa.scalar(None, _FLOAT)
 _NUMERAL = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
@@ -192,7 +188,7 @@ def _value(tree: Tree, rows: pa.Table) -> Any:
         return _part(parts[0], parts[1], rows)
     if operation in ("whole", "real"):
         value = _cast(_value(parts[0], rows), tree)
-        return _checked(pc.trunc(value), value) if operation == "whole" else value
+        return pc.trunc(value) if operation == "whole" else value
     if operation in ("sum", "product", "round"):
         return _chained(parts, rows) if operation != "round" else _rounded(_value(parts[0], rows), parts[1])
     values = [_value(part, rows) for part in parts]
@@ -200,69 +196,34 @@ def _value(tree: Tree, rows: pa.Table) -> Any:
         _check_texts(parts, values)
         return _COMPARE[operation](*values) if operation != "in" else _among(*values)
     if operation in _SIMPLE:
-        return _checked(_SIMPLE[operation](*values), *values)
+        return _checked(_SIMPLE[operation](*values))
     return _OTHERS[operation](*values)
 
 
 def _chained(parts: list[Any], rows: pa.Table) -> Any:
-    """Compute a + b - c, or a * b / c, from left to right: one operation of all its operands."""
-    result: Any = None
-    recent: list[Any] = []
-    infinite: Any = None
-    for sign, part in zip(("", *parts[1::2]), parts[::2], strict=True):
-        value = _value(part, rows)
-        result = _STEPS[sign](result, value) if sign else value
-        if len(recent) == _BLOCK:
-            infinite, recent = _infinite(recent, infinite), []
-        recent.append(value)
-    return _checked(result, *recent, infinite=infinite)
-
-
-def _infinite(values: list[Any], before: Any) -> Any:
-    """Where one of the values is infinite, or was `before`: a column, True, or None for nowhere."""
-    found = before
-    for value in values:
-        if isinstance(value, pa.Scalar):
-            here = True if np.isinf(_plain(value)) else None
-        else:
-            here = None if _all_finite(value) else pc.fill_null(pc.is_inf(value), fill_value=False)
-        if here is not None:
-            found = here if found is None else pc.or_(found, here)
-    return found
+    """Compute a + b - c, or a * b / c, from left to right. What is not finite stays so: one test is enough."""
+    result = _value(parts[0], rows)
+    for sign, part in zip(parts[1::2], parts[2::2], strict=True):
+        result = _STEPS[sign](result, _value(part, rows))
+    return _checked(result)
 
 
 def _rounded(value: Any, digits: int) -> Any:
-    """Round half away from zero. What has no such digits stays as it is, to the last bit."""
-    if isinstance(value, (pa.Array, pa.ChunkedArray)) and 0 <= digits <= _ARROW_ROUNDS:
-        range_ = pc.min_max(value).as_py()
-        if max(-(range_["min"] or 0.0), range_["max"] or 0.0) < _WHOLE / 10.0**digits:
-            return pc.round(value, ndigits=digits, round_mode="half_towards_infinity")
+    """Round half away from zero: the integer nearest to x * 10^digits, divided by 10^digits."""
     x = np.array([_plain(value)]) if isinstance(value, pa.Scalar) else _numpy(value)
     scale = float(f"1e{abs(digits)}")
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = x * scale if digits >= 0 else x / scale
-        whole = np.trunc(scaled)
-        part = scaled - whole
-        near = whole + np.where(np.abs(part) >= 0.5, np.copysign(1.0, scaled), 0.0)
-        result = near / scale if digits >= 0 else near * scale
-    asis = ((part == 0) & (whole != 0)) | (np.abs(x) >= (_WHOLE / scale if digits >= 0 else np.inf))
-    result = np.where(asis, x, result)
-    result[np.isinf(result) & ~asis] = np.nan
-    found = pa.array(result, _FLOAT, from_pandas=True)
+        near = np.trunc((x * scale if digits >= 0 else x / scale) + np.copysign(_HALF, x))
+        result = near * scale if digits < 0 else np.where(np.abs(x) < _WHOLE / scale, near / scale, x)
+    found = _checked(pa.array(result, _FLOAT, from_pandas=True))
     return found[0] if isinstance(value, pa.Scalar) else found
 
 
-def _checked(result: Any, *operands: Any, infinite: Any = None) -> Any:
-    """`result` with NULL where it is NaN, or infinite though all its operands are finite."""
+def _checked(result: Any) -> Any:
+    """`result` with NULL where it is not finite."""
     if isinstance(result, pa.Scalar):
-        value = _plain(result)
-        fine = np.isfinite(value) or (np.isinf(value) and _infinite(list(operands), infinite) is not None)
-        return result if fine else _NULL
-    if _all_finite(result):
-        return result
-    known = _infinite(list(operands), infinite)
-    fine = pc.is_finite(result) if known is None else pc.or_(pc.is_finite(result), pc.and_(pc.is_inf(result), known))
-    return pc.if_else(fine, result, _NULL)
+        return result if np.isfinite(_plain(result)) else _NULL
+    return result if _all_finite(result) else pc.if_else(pc.is_finite(result), result, _NULL)
 
 
 def _without_nan(column: Any) -> Any:
@@ -302,33 +263,22 @@ def _double(column: pa.ChunkedArray, name: str) -> Any:
 
 
 def _of_decimals(column: Any) -> Any:
-    """The doubles nearest to decimals; Arrow's own cast is off by one digit in many cases."""
+    """Doubles nearest to decimals; Arrow's own cast is off by one digit in many cases."""
     kind = column.type
-    for scale in (kind.scale, 6):  # of many digits after the point, most are zero
-        if pa.types.is_decimal256(kind) or not 0 <= scale <= min(kind.scale, _EXACT_TEN):
-            continue
-        try:
-            same = pa.types.is_decimal128(kind) and scale == kind.scale
-            shorter = column if same else column.cast(pa.decimal128(kind.precision, scale))
-        except pa.ArrowInvalid:  # they are not zero
-            break
-        found = [_of_small_decimals(chunk, scale) for chunk in _chunks(shorter)]
+    if pa.types.is_decimal128(kind) and 0 <= kind.scale <= _EXACT_TEN:
+        found = [_of_small_decimals(chunk, kind.scale) for chunk in _chunks(column)]
         if all(part is not None for part in found):
             return pa.chunked_array(found, _FLOAT)
     return column.cast(pa.string()).cast(_FLOAT)
 
 
 def _of_small_decimals(chunk: pa.Array, scale: int) -> pa.Array | None:
-    """One division, which rounds right where both sides are exact; None if a digit would be lost before."""
+    """One division, which is exact but for its own rounding if both sides are doubles; None if one is not."""
     words = np.frombuffer(chunk.buffers()[1], np.int64, 2 * len(chunk), 16 * chunk.offset).reshape(-1, 2)
-    low, high = words[:, 0].copy(), words[:, 1]
-    missing = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
-    if missing is not None:
-        low[missing] = 0
-        high = np.where(missing, 0, high)
-    if len(low) and not (low.min() >= -(2**53) and low.max() <= 2**53 and (high == low >> 63).all()):
-        return None
-    return pa.array(low / 10.0**scale, _FLOAT, mask=missing)
+    missing = chunk.is_null().to_numpy(zero_copy_only=False)
+    low, high = np.where(missing[:, None], 0, words).T
+    exact = (np.abs(low) <= 2**53) & (high == low >> 63)
+    return pa.array(low / 10.0**scale, _FLOAT, mask=missing) if exact.all() else None
 
 
 def _flag(column: pa.ChunkedArray, name: str) -> Any:
@@ -444,6 +394,8 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "least": _extreme(pc.min_element_wise),
     "greatest": _extreme(pc.max_element_wise),
     "coalesce": pc.coalesce,
+    "neg": pc.negate,
+    "abs": pc.abs,
     "case": _case,
     "not": pc.invert,
     "isnull": lambda value: pc.is_null(value, nan_is_null=pa.types.is_floating(value.type)),

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from skyband.query.expression import Tree
 
 _RISING = {"exp", "ln", "sqrt", "round", "whole", "real"}
-_STRICT = {*_RISING, "neg", "abs", "power", "+", "-", "*", "/", "%"}
+_STRICT = {*_RISING, "neg", "abs", "power", "sum", "product"}
 
 
 def direction(tree: Tree, column: str) -> int | None:

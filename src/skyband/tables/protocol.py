@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from skyband.errors import TableError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.query.expression import Expression
+    from skyband.tables.sql import RankedSql
 
 SCORE, CHANGE, VERSION = "score", "_change_type", "_version"
 """Names of the columns that tables and change logs add."""
+
+
+class NotPushedDownError(TableError):
+    """Raised where a database cannot compute a score as it is defined. The caller reads `table` and computes it."""
+
+    def __init__(self, message: str, table: RankedSql) -> None:
+        super().__init__(message)
+        self.table = table
 
 
 class Changes(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from skyband.errors import SchemaError, TableError, nearest
 from skyband.tables._need import shown
 from skyband.tables._types import alchemy, arrow_type
-from skyband.tables.protocol import SCORE, Changes
+from skyband.tables.protocol import SCORE, Changes, NotPushedDownError
 from skyband.tables.sqlfetch import ids_parameter
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from skyband.query.expression import Expression
 
 _MANY = 5_000  # ids in one question
+_BATCH = 20_000  # rows that are scored at once
 
 
 def told(error: Exception) -> TableError:
@@ -83,7 +84,7 @@ class SqlTable:
         """The key and `columns` of the rows with these ids."""
         sqlalchemy = alchemy()
         names = list(dict.fromkeys([self.key, *columns]))
-        wanted = [self._column(name) for name in names]
+        wanted = [self.column(name) for name in names]
         found: list[Any] = []
         with self.connected(timeout) as connection:
             for low in range(0, len(ids), _MANY):
@@ -93,7 +94,8 @@ class SqlTable:
                 found += connection.execute(sqlalchemy.select(*wanted).where(wanted[0].in_(some))).all()
         return self.arrow(names, found)
 
-    def _column(self, name: str) -> Any:
+    def column(self, name: str) -> Any:
+        """A column by its name."""
         if name not in self.table.c:
             msg = f"the table has no column {name!r}: {nearest(name, self.table.c.keys())}"
             raise SchemaError(msg)
@@ -116,7 +118,7 @@ class SqlTable:
     def ranked(self, by: Expression, columns: Sequence[str], *, ascending: bool = False) -> RankedSql:
         """The table in the order of a score."""
         for name in columns:
-            self._column(name)
+            self.column(name)
         return RankedSql(self, by, tuple(columns), ascending=ascending)
 
     def position(self) -> int:
@@ -148,10 +150,21 @@ class RankedSql:
     """A table in the order of a score."""
 
     def __init__(self, table: SqlTable, by: Expression, columns: tuple[str, ...], *, ascending: bool) -> None:
-        from skyband.tables.expression import sql
+        from skyband.tables.expression import UnsuitableError, sql
 
-        self.key, self._table, self._columns = table.key, table, columns
-        self._score, self._ascending = sql(by, table.table.c, table.dialect), ascending
+        self.key, self._table, self._columns, self._operands = table.key, table, columns, by.columns
+        try:
+            score = sql(by, table.table.c, table.dialect)
+            self._score = -score if ascending else score
+        except UnsuitableError as error:
+            self._score, self._why = None, str(error)
+            for name in by.columns:
+                table.column(name)
+
+    @property
+    def whole_keys(self) -> bool:
+        """Whether keys are whole numbers."""
+        return self._table.whole
 
     def count(self) -> int:
         """How many rows the table has."""
@@ -164,21 +177,27 @@ class RankedSql:
             )
 
     def top(self, n: int, below: tuple[float, object] | None = None) -> pa.Table:
-        """The n best rows after (score, key); with keys that are no whole numbers, runs of equal scores come whole."""
+        """The n best rows after (score, key); with keys that are no whole numbers, runs of equal scores come whole.
+
+        Raises `NotPushedDownError` where the database cannot compute the score of every row.
+        """
+        if self._score is None:
+            raise NotPushedDownError(self._why, self)
         with self._table.connected(self._table.timeout) as connection:
-            found = connection.execute(self.question(n, below)).all()
+            try:
+                found = connection.execute(self.question(n, below)).all()
+            except alchemy().exc.DataError as error:  # of any row: PostgreSQL does not compute what is out of range
+                raise NotPushedDownError(str(told(error)), self) from error
         rows = self._table.arrow([self.key, *self._columns], [(row[0], *row[2:]) for row in found])
         return rows.add_column(1, SCORE, pa.array([row[1] for row in found], pa.float64()))
 
     def question(self, n: int, below: tuple[float, object] | None = None) -> sa.Select[Any]:
         """The SELECT that `top` asks."""
         sqlalchemy = alchemy()
-        steps, rows = self._steps()
-        score = -self._score.sql if self._ascending else self._score.sql
-        wanted = [self._column(name) for name in (self.key, *self._columns)]
-        scored = (
-            sqlalchemy.select(wanted[0], score.label("skyband_score"), *wanted[1:]).select_from(rows).subquery("scored")
-        )
+        table = self._table.table
+        scored = sqlalchemy.select(
+            table.c[self.key], self._score.label("skyband_score"), *(table.c[name] for name in self._columns)
+        ).subquery("scored")
         score, key = scored.c.skyband_score, scored.c[self.key]
         fine = [score.is_not(None)]
         if below is not None:
@@ -187,31 +206,33 @@ class RankedSql:
                 fine.append(score < edge)
             else:  # the first says nothing new, but is a range that an index can give
                 fine += [score <= edge, sqlalchemy.or_(score < edge, key < below[1])]
-        best = sqlalchemy.select(*scored.c).where(*fine).add_cte(*steps)
+        best = sqlalchemy.select(*scored.c).where(*fine)
         if self._table.whole:
             return best.order_by(score.desc(), key.desc()).limit(n)
         nth = sqlalchemy.select(score).where(*fine).order_by(score.desc()).limit(n).subquery("nth")
         lowest = sqlalchemy.select(sqlalchemy.func.min(nth.c.skyband_score)).scalar_subquery()
         return best.where(score >= lowest).order_by(score.desc())
 
-    def _steps(self) -> tuple[list[Any], Any]:
-        """SELECTs that compute parts of the score one after the other, and what the last of them gives."""
+    def read(self) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Yield all rows in batches, at least one: what `top` shows of them but the score, and what it is made of."""
         sqlalchemy = alchemy()
-        rows: Any = self._table.table
-        names = dict.fromkeys([self.key, *self._columns, *sorted(self._score.columns)])
-        columns = [self._column(name) for name in names]
-        found: list[Any] = []
-        for number, step in enumerate(self._score.steps):
-            new = [part.label(name) for name, part in step.items()]
-            # an OFFSET keeps the database from writing the parts into each other again, where they would multiply
-            some = sqlalchemy.select(*columns, *new).select_from(rows).offset(sqlalchemy.literal_column("0"))
-            some = some.limit(sqlalchemy.literal_column("-1")) if self._table.dialect == "sqlite" else some
-            found.append(some.cte(f"skyband_step_{number}"))
-            columns += [sqlalchemy.column(name, part.type) for name, part in step.items()]
-            rows = sqlalchemy.table(f"skyband_step_{number}")
-        return found, rows
+        table, shown = self._table, [self.key, *self._columns]
+        operands = [table.column(name) for name in self._operands]
+        doubles = [
+            sqlalchemy.cast(column, sqlalchemy.Double) if isinstance(column.type, sqlalchemy.Float) else column
+            for column in operands
+        ]  # a float of 32 bits is read with fewer digits than it has
+        wanted = [*(table.column(name) for name in shown), *doubles]
+        labelled = [column.label(f"skyband_{number}") for number, column in enumerate(wanted)]
+        with table.connected(table.timeout) as connection:
+            found = connection.execution_options(yield_per=_BATCH).execute(sqlalchemy.select(*labelled))
+            some: Sequence[Any] = ()
+            for some in found.partitions():
+                yield self._batch(shown, some)
+            if not some:
+                yield self._batch(shown, ())
 
-    def _column(self, name: str) -> Any:
-        """A column by its name alone: each SELECT reads from one table or step."""
-        sqlalchemy = alchemy()
-        return sqlalchemy.column(sqlalchemy.sql.quoted_name(name, quote=True), self._table.table.c[name].type)
+    def _batch(self, shown: list[str], rows: Sequence[Any]) -> tuple[pa.Table, pa.Table]:
+        cut = len(shown)
+        parts = [row[:cut] for row in rows], [row[cut:] for row in rows]
+        return self._table.arrow(shown, parts[0]), self._table.arrow(self._operands, parts[1])

@@ -12,13 +12,14 @@ import numpy as np
 
 from skyband.errors import QueryError, SchemaError, TableError
 from skyband.flow.score import scores
-from skyband.tables.protocol import VERSION
+from skyband.tables.protocol import VERSION, NotPushedDownError
 from skyband.view import fields
 from skyband.view.changes import Batch, batch_of, keys_of
 from skyband.view.core import Core
 from skyband.view.filling import Filling
 from skyband.view.kept import NOTHING, Kept
 from skyband.view.policy import Fixed, Policy, policy
+from skyband.view.scan import scan
 from skyband.view.stats import ViewStats
 from skyband.view.told import changed
 
@@ -290,7 +291,10 @@ class View:
 
     def _ask(self, n: int, below: tuple[float, object] | None) -> tuple[pa.Table, float]:
         began = time.perf_counter()
-        rows = self._ranked.top(n, below)
+        try:
+            rows = self._ranked.top(n, below)
+        except NotPushedDownError as error:
+            rows = scan(error.table, self.by, n, below, ascending=self.ascending)
         return rows, time.perf_counter() - began
 
     def _absorb(self) -> None:
