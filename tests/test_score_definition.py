@@ -79,7 +79,7 @@ TABLE = pa.table(
 )
 COLUMNS = {"numbers": "aabbnmcr", "texts": "s", "flags": "f", "times": "tud"}
 TREES = naive_score.trees(COLUMNS)
-EXAMPLES = 40 if settings().derandomize else settings().max_examples
+EXAMPLES = 40 if settings().max_examples <= 100 else settings().max_examples
 """Each example runs on seven backends: a few by default, thousands in the long profile."""
 
 

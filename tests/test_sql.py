@@ -2,6 +2,9 @@
 
 import contextlib
 import datetime as dt
+import math
+import random
+import re
 
 import duckdb
 import pyarrow as pa
@@ -262,10 +265,6 @@ def test_what_sql_cannot_say_is_refused():
         ({"window": sb.Sliding("1 s", "row")}, "whose windows slide in time"),
         ({"window": sb.Tumbling("1 s", closed="right")}, 'use closed="left", sb.to_rspql or sb.to_yaml'),
         ({"emit": "changes"}, "emit='changes' cannot be said in SQL"),
-        (
-            {"of": "symbol", "by": "sum(price)"},
-            r"of=\('symbol',\) cannot be said in SQL",
-        ),
         ({"join": ELSEWHERE, "by": "x * f"}, "a join or triples cannot be said in SQL: use sb.to_rspql"),
         ({"by": lambda c: c["x"]}, "by is a Python function"),
     ]:
@@ -292,3 +291,92 @@ def test_any_text_is_a_statement_or_a_query_error(text):
     for language in ("sql", "yaml"):
         with contextlib.suppress(sb.ParseError):
             assert sb.parse(text, language=language).query
+
+
+BOARD = """SELECT window_start, window_end, product, c FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY c DESC) AS rn
+  FROM (
+    SELECT window_start, window_end, product, COUNT(*) AS c
+    FROM TABLE(TUMBLE(TABLE sales, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+    GROUP BY window_start, window_end, product
+  )
+) WHERE rn <= 3"""
+
+
+def sales():
+    rng, n = random.Random(3), 400
+    return pa.table(
+        {
+            "ts": pa.array(sorted(rng.randrange(3_600_000_000) for _ in range(n)), pa.timestamp("us")),
+            "product": [rng.choice("abcdefg") for _ in range(n)],
+            "shop": [rng.choice(["x", "y", None]) for _ in range(n)],
+            "price": [rng.choice([None, 1.0, 2.5, -3.0, math.nan, 7.0]) for _ in range(n)],
+        }
+    )
+
+
+@pytest.mark.parametrize("order", ["DESC", "ASC"])
+@pytest.mark.parametrize(
+    "total", ["COUNT(*)", "COUNT(price)", "SUM(price)", "AVG(price)", "MIN(price)", "MAX(price)", "SUM(price * 2 - 1)"]
+)
+def test_group_by_is_a_leaderboard(total, order):
+    rows = sales()
+    text = BOARD.replace("COUNT(*)", total).replace("DESC", order)
+    got = sb.run(sb.parse(text), rows)
+    query = sb.TopK(
+        k=3, by=total.lower(), of="product", window=sb.Tumbling("10 minutes"), time="ts", ascending=order == "ASC"
+    )
+    want = sb.run(query, rows)
+    assert got.num_rows == 18
+    assert got.to_pydict() == {
+        **{name: want[name].to_pylist() for name in ("window_start", "window_end", "product")},
+        "c": want["score"].to_pylist(),
+    }
+    assert sb.parse(sb.to_sql(query)).query == query
+
+
+def test_group_by_keeps_other_keys_as_groups_and_conditions_below_the_total():
+    rows = sales()
+    grouped = BOARD.replace("end, product", "end, shop, product").replace("_end ORDER", "_end, shop ORDER")
+    text = grouped.replace("COUNT(*)", "SUM(price)").replace("MINUTES))", "MINUTES)) WHERE price > 0")
+    got = sb.run(sb.parse(text), rows)
+    expected = [p is not None and p > 0 for p in rows["price"].to_pylist()]
+    query = sb.TopK(k=3, by="sum(price)", of="product", per="shop", window=sb.Tumbling("10 minutes"), time="ts")
+    want = sb.run(query, rows.filter(pa.array(expected)))
+    shown = list(zip(*(got[name].to_pylist() for name in ("window_start", "shop", "product", "c")), strict=True))
+    assert sorted(map(str, shown)) == sorted(
+        map(str, zip(*(want[name].to_pylist() for name in ("window_start", "shop", "product", "score")), strict=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("GROUP BY window_start, window_end, product", "GROUP BY product", "GROUP BY window_start, window_end, product"),
+        ("GROUP BY window_start, window_end, product", "GROUP BY window_start, window_end", "write GROUP BY"),
+        ("GROUP BY window_start, window_end, product", "GROUP BY ALL", "name the columns of the keys"),
+        ("GROUP BY window_start, window_end, product", "", "GROUP BY window_start, window_end, product"),
+        ("end, product\n", "end, ROLLUP(product)\n", "write the name of one"),
+        ("end, product\n", "end, product, lower(shop)\n", "write the name of one"),
+        ("end, product\n", "end, product HAVING COUNT(*) > 1\n", "HAVING is not read"),
+        ("COUNT(*)", "COUNT(DISTINCT shop)", "DISTINCT is not read: leave it out"),
+        ("COUNT(*)", "STDDEV(price)", "write COUNT"),
+        ("COUNT(*)", "COUNT(*) + 1", "write COUNT"),
+        ("COUNT(*)", "COUNT(*) FILTER (WHERE price > 1)", "write COUNT"),
+        ("COUNT(*) AS c", "COUNT(*) AS c, SUM(price) AS s", "leave this out"),
+        ("COUNT(*) AS c", "COUNT(*) AS c, shop", "shop is not in GROUP BY"),
+        ("ORDER BY c DESC", "ORDER BY c DESC, product DESC", "leave out what follows the total"),
+        ("ORDER BY c DESC", "ORDER BY c * 2 DESC", "write ORDER BY c"),
+    ],
+)  # fmt: skip
+def test_other_group_by_is_refused_with_what_to_write(old, new, says):
+    assert old in BOARD
+    with pytest.raises(sb.ParseError, match=re.escape(says)):
+        sb.parse(BOARD.replace(old, new))
+
+
+def test_a_quote_in_a_text_is_doubled():
+    rows = {"x": [1.0, 2.0], "s": ["it's", "other"]}
+    for text in ("'it''s'", "'it\\'s'"):
+        query = sb.TopK(k=2, by=f"CASE WHEN s = {text} THEN x END", window=sb.Counting(2, 2))
+        assert sb.run(query, rows)["score"].to_pylist() == [1.0]
