@@ -193,3 +193,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     there = "there are: " + ", ".join(names) if names else "there are none"
     return f"did you mean {' or '.join(close)}? T{there[1:]}" if close else there
+
+
+def not_utf8(text: object) -> bool:
+    r"""Whether a text, such as the name of a file, holds bytes that are not UTF-8 (Python reads them as surrogates).
+
+    Examples
+    --------
+    >>> not_utf8("Größe.csv"), not_utf8("\udcff.csv")
+    (False, True)
+    """
+    try:
+        str(text).encode()
+    except UnicodeEncodeError:
+        return True
+    return False

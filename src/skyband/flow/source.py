@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.errors import SourceError
+from skyband.errors import SourceError, not_utf8
 from skyband.flow.arrow import combine_chunks
 
 if TYPE_CHECKING:
@@ -149,6 +149,10 @@ def _open_path(path: Path, batch: int) -> Source:
         found = ", ".join(sorted({_ending(p) or p.name for p in files})) or "no files"
         msg = f"source={str(path)!r} holds {found}: give files of one kind, Parquet, CSV or JSON lines (.jsonl)"
         raise SourceError(msg)
+    for p in files:
+        if not_utf8(p):
+            msg = f"source={str(p)!r} must have a name in UTF-8, which Arrow needs: rename the file"
+            raise SourceError(msg)
     kind: str = kinds.pop()  # type: ignore[assignment]
     read = _parquet if kind == "parquet" else _lines
     try:

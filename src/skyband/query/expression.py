@@ -46,6 +46,8 @@ _READ = {
     "is_string", "typed", "safe", "is_nvl", "is_null", "ignore_nulls", "quoted", "casts_non_integer_decimals",
 }  # fmt: skip
 """Arguments of sqlglot's nodes that are read, or that a dialect sets and a user does not write."""
+_DEPTH = 150
+"""Operations inside of each other. Brackets are limited already (`trees.NESTED`), with a few operations for each."""
 _ALLOWED = (
     "+ - * / %, comparisons, AND OR NOT, IS NULL, BETWEEN, IN, CASE, abs, ln, exp, sqrt, power, least, greatest, "
     "coalesce, round, casts to numbers, and year, quarter, month, week, day, hour, minute, second of a time"
@@ -148,8 +150,18 @@ class _Reader:
     def __init__(self, text: str, columns: dict[str, None]) -> None:
         self.shown = shown(text)
         self.columns = columns
+        self.depth = 0
 
     def read(self, node: Expr) -> Tree:
+        self.depth += 1
+        if self.depth > _DEPTH:  # of signs that need no brackets: x::int::int, a = b = c
+            msg = f"by={self.shown}: operations must be nested at most {_DEPTH} deep: write it with fewer"
+            raise QueryError(msg)
+        found = self.translate(node)
+        self.depth -= 1
+        return found
+
+    def translate(self, node: Expr) -> Tree:
         name = type(node).__name__
         for argument, value in node.args.items():
             if value and argument not in _READ:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.errors import MissingLibraryError, SchemaError, TableError, nearest
+from skyband.errors import MissingLibraryError, SchemaError, TableError, nearest, not_utf8
 from skyband.tables._need import shown
 from skyband.tables._patience import CONNECT, patience
 from skyband.tables._types import alchemy, column_type, duckdb_type
@@ -132,6 +132,9 @@ def _parquet(path: Path, key: str) -> SqlTable:
     sqlalchemy = alchemy()
     if not path.exists():
         msg = f"where={str(path)!r} does not exist: check the path"
+        raise TableError(msg)
+    if not_utf8(path):
+        msg = f"where={str(path)!r} must have a name in UTF-8, which DuckDB needs: rename the file"
         raise TableError(msg)
     try:
         names = pq.read_schema(path)
