@@ -169,6 +169,8 @@ SEVEN = ("number", 7)
         ("chain", ("*",), (A, B)),  # overflow, and underflow, which PostgreSQL refuses
         ("chain", ("/",), (A, B)),
         ("chain", ("+", "-"), (A, B, N)),
+        ("chain", ("+",), (N, ("chain", ("+",), (A, B)))),  # in this order: SQLAlchemy leaves out brackets
+        ("chain", ("*",), (("number", 0.1), ("chain", ("*",), (A, B)))),
         ("chain", ("%",), (("neg", A), B)),
         ("chain", ("%",), (("chain", ("+",), (A, B)), SEVEN)),
         ("exp", A),

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql.elements import Grouping
 
 from skyband.errors import SchemaError, nearest
 from skyband.query.trees import shown
@@ -132,7 +133,8 @@ class _Writer:
         for sign, part in zip(parts[1::2], parts[2::2], strict=True):
             other = self.write(part) if sign in "/%" else self.raw(part)
             result = self.remainder(result, other) if sign == "%" else _ARITHMETIC[sign](result, other)
-        return result
+        # SQLAlchemy would write a + (b + c) without brackets, which rounds otherwise, also if they were explicit
+        return sa.type_coerce(Grouping(result), sa.Double)
 
     def remainder(self, a: Any, b: Any) -> Any:
         b = _call("nullif", b, _number(0.0))
