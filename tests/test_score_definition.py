@@ -183,6 +183,7 @@ SEVEN = ("number", 7)
         ("round", A, 2),
         ("round", A, -300),
         ("chain", ("+",), (N, ("number", 1))),
+        ("chain", ("*",), (("number", 1e-300), ("number", 1e-300))),  # of no column, and computed here for PostgreSQL
         ("column", "c"),  # decimals: Arrow's own cast is off by one digit
     ],
     ids=naive_score.text,

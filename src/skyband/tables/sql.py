@@ -152,7 +152,8 @@ class RankedSql:
     def __init__(self, table: SqlTable, by: Expression, columns: tuple[str, ...], *, ascending: bool) -> None:
         from skyband.tables.expression import UnsuitableError, sql
 
-        self.key, self._table, self._columns, self._operands = table.key, table, columns, by.columns
+        self.key, self._table, self._columns = table.key, table, columns
+        self._operands = by.columns or (table.key,)  # a batch of no columns would have no rows
         try:
             score = sql(by, table.table.c, table.dialect)
             self._score = -score if ascending else score
