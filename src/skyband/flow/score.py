@@ -213,8 +213,13 @@ def _rounded(value: Any, digits: int) -> Any:
     x = np.array([_plain(value)]) if isinstance(value, pa.Scalar) else _numpy(value)
     scale = float(f"1e{abs(digits)}")
     with np.errstate(over="ignore", invalid="ignore"):
-        near = np.trunc((x * scale if digits >= 0 else x / scale) + np.copysign(_HALF, x))
-        result = near * scale if digits < 0 else np.where(np.abs(x) < _WHOLE / scale, near / scale, x)
+        result = x * scale if digits >= 0 else x / scale
+        result += np.copysign(_HALF, x)
+        np.trunc(result, out=result)
+        result = result / scale if digits >= 0 else result * scale
+        large = np.abs(x) >= (_WHOLE / scale if digits >= 0 else np.inf)
+    if large.any():
+        result[large] = x[large]
     found = _checked(pa.array(result, _FLOAT, from_pandas=True))
     return found[0] if isinstance(value, pa.Scalar) else found
 
@@ -274,11 +279,13 @@ def _of_decimals(column: Any) -> Any:
 
 def _of_small_decimals(chunk: pa.Array, scale: int) -> pa.Array | None:
     """One division, which is exact but for its own rounding if both sides are doubles; None if one is not."""
-    words = np.frombuffer(chunk.buffers()[1], np.int64, 2 * len(chunk), 16 * chunk.offset).reshape(-1, 2)
-    missing = chunk.is_null().to_numpy(zero_copy_only=False)
-    low, high = np.where(missing[:, None], 0, words).T
-    exact = (np.abs(low) <= 2**53) & (high == low >> 63)
-    return pa.array(low / 10.0**scale, _FLOAT, mask=missing) if exact.all() else None
+    low, high = np.frombuffer(chunk.buffers()[1], np.int64, 2 * len(chunk), 16 * chunk.offset).reshape(-1, 2).T
+    missing = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
+    if missing is not None:
+        low, high = np.where(missing, 0, low), np.where(missing, 0, high)
+    if len(low) and not (low.min() >= -(2**53) and low.max() <= 2**53 and (high == low >> 63).all()):
+        return None
+    return pa.array(low / 10.0**scale, _FLOAT, mask=missing)
 
 
 def _flag(column: pa.ChunkedArray, name: str) -> Any:
