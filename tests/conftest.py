@@ -20,6 +20,7 @@ settings.register_profile(
     "long",
     deadline=None,
     max_examples=int(os.environ.get("FUZZ_EXAMPLES", "3000")),
+    derandomize=False,  # or it would be inherited: "default" is the name of the profile that all others begin with
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
