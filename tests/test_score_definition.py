@@ -175,6 +175,7 @@ SEVEN = ("number", 7)
         ("chain", ("+", "-"), (A, B, N)),
         ("chain", ("+",), (N, ("chain", ("+",), (A, B)))),  # in this order: SQLAlchemy leaves out brackets
         ("chain", ("*",), (("number", 0.1), ("chain", ("*",), (A, B)))),
+        ("chain", ("*",), (("number", 0.1), ("round", A, -1))),
         ("chain", ("%",), (("neg", A), B)),
         ("chain", ("%",), (("chain", ("+",), (A, B)), SEVEN)),
         ("exp", A),

@@ -81,6 +81,11 @@ def _call(name: str, *arguments: Any) -> Any:
     return getattr(sa.func, name)(*arguments, type_=sa.Double)
 
 
+def _bracketed(value: Any) -> Any:
+    """Keep the brackets of a + (b + c), which SQLAlchemy leaves out, even explicit ones: the sum rounds otherwise."""
+    return sa.type_coerce(Grouping(value), sa.Double)
+
+
 class _Writer:
     def __init__(self, by: Expression, columns: Any, dialect: str) -> None:
         self.by, self.columns, self.dialect = by, columns, dialect
@@ -133,8 +138,7 @@ class _Writer:
         for sign, part in zip(parts[1::2], parts[2::2], strict=True):
             other = self.write(part) if sign in "/%" else self.raw(part)
             result = self.remainder(result, other) if sign == "%" else _ARITHMETIC[sign](result, other)
-        # SQLAlchemy would write a + (b + c) without brackets, which rounds otherwise, also if they were explicit
-        return sa.type_coerce(Grouping(result), sa.Double)
+        return _bracketed(result)
 
     def remainder(self, a: Any, b: Any) -> Any:
         b = _call("nullif", b, _number(0.0))
@@ -244,7 +248,7 @@ class _Writer:
         scaled = value * scale if digits >= 0 else value / scale
         near = _call("trunc", scaled + _call("sign", value) * _number(_HALF))
         if digits < 0:
-            return near * scale
+            return _bracketed(near * scale)
         return sa.case((_call("abs", value) < _number(_WHOLE / 10.0**digits), near / scale), else_=value)
 
     def _whole(self, part: Tree) -> Any:
