@@ -43,7 +43,7 @@ $(READY): pyproject.toml lab/pyproject.toml uv.lock scripts/java.py
 
 $(WARM): $(READY) scripts/warm.py
 	@echo "Compiling the kernels, this once"
-	@$(BIN)/python -m skyband.cli._compiled
+	@$(BIN)/skyband warm
 	@$(SPARK) $(BIN)/python -W ignore scripts/warm.py 2> .venv/warm.log || { tail -5 .venv/warm.log; echo "Spark was not tried"; }
 	@touch $(WARM)
 
@@ -53,7 +53,7 @@ demo: $(WARM) ## Watch the k best rows of a Spark stream change, in the terminal
 test: $(WARM) ## Run all tests: two at a time, then those on Spark, then the contract suite without compiled kernels
 	$(TRIED) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark"
 	$(TRIED) $(BIN)/python -m pytest tests -m spark
-	$(TRIED) NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest -n 2 tests/contract
+	$(TRIED) SKYBAND_KERNELS=interpreted HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest -n 2 tests/contract
 
 test-lowest: $(READY) ## Run the Spark tests once more on the oldest Spark that is supported
 	[ -x .venv/lowest/bin/python ] || $(UV) venv --quiet --python $(BIN)/python .venv/lowest

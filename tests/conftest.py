@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+# Small streams would never be compiled for. Spark's workers inherit the choice.
+os.environ.setdefault("SKYBAND_KERNELS", "compiled")
+
 # no deadline: a first call compiles
 settings.register_profile(
     "default", deadline=None, max_examples=100, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

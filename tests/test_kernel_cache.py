@@ -19,7 +19,7 @@ assert skyband.kernels.__file__.startswith(sys.argv[1]), skyband.kernels.__file_
 for module in pkgutil.walk_packages(skyband.kernels.__path__, "skyband.kernels."):
     importlib.import_module(module.name)
 from skyband.kernels.order import rises
-print(rises(np.array([1, 2, 3])), sum(rises.stats.cache_hits.values()))
+print(rises(np.array([1, 2, 3])), sum(rises.dispatcher.stats.cache_hits.values()))
 """
 
 
@@ -51,6 +51,7 @@ def installation(tmp_path):
             "HOME": str(home),
             "TMPDIR": str(scratch),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "SKYBAND_KERNELS": "compiled",
         }
         done = subprocess.run(
             without_rights([sys.executable, *arguments]),

@@ -10,6 +10,7 @@
 from typing import TYPE_CHECKING
 
 from skyband.api import compare, explain, run, stream
+from skyband.api.warm import warm
 from skyband.engines import ENGINES
 from skyband.errors import (
     ParseError,
@@ -54,6 +55,7 @@ __all__ = [
     "to_rspql",
     "to_sql",
     "to_yaml",
+    "warm",
     "weighted",
 ]
 __version__ = "0.1.0"

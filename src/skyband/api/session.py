@@ -75,6 +75,7 @@ class Session:
         With `trusting`, a finite source is taken to be in order; OutOfOrderError says that it is not.
         """
         from skyband.flow.progress import shown
+        from skyband.kernels._jit import tier
 
         source, rising = self._in_order(trusting=trusting)
         self.pipeline = None
@@ -85,6 +86,7 @@ class Session:
                 if not rows.num_rows and "null" in map(str, rows.schema.types):
                     continue  # an empty list has no type: the next batch will tell
                 self.pipeline = self._open(rows.schema, rising=rising)
+            tier.saw(rows.num_rows)
             yield from map(self.asked.shaped, self.pipeline.push_in_steps(rows, self._micros(watermark)))
         if self.pipeline is not None:
             yield from map(self.asked.shaped, self.pipeline.finish_in_steps())

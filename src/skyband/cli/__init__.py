@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import _commands, _exit, demo, doctor, explain, init, parse, run, view
+from skyband.cli import _commands, _exit, demo, doctor, explain, init, parse, run, view, warm
 from skyband.errors import MissingLibraryError, SkybandError
 
 
@@ -124,6 +124,7 @@ app.command("init", help=init.HELP)(init.init)
 app.command("parse", help=parse.HELP)(parse.parse)
 app.command("explain", help=explain.HELP)(explain.explain)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
+app.command("warm", help=warm.HELP)(warm.warm)
 app.add_typer(view.app, name="view")
 
 

@@ -140,15 +140,17 @@ def disk(what: str, path: Path) -> Finding:
 def _kernels() -> Finding:
     """Whether compiled kernels can be kept from one start to the next."""
     try:
-        from skyband.kernels._jit import KEPT, TEMPORARY
+        from skyband.kernels._jit import kept
+
+        is_kept, temporary = kept()
     except ImportError as error:
         return Finding("kernels", WRONG, f"cannot be loaded: {error}", "pip install numba")
     do = "set NUMBA_CACHE_DIR to a folder that can be written to and stays"
-    if not KEPT:
+    if not is_kept:
         found = "not kept: no folder can be written to, so that every process compiles them for up to some minutes"
         return Finding("kernels", CARE, found, do)
-    if TEMPORARY is not None:
-        found = f"kept in {TEMPORARY} only: neither the package's folder nor the home can be written to"
+    if temporary is not None:
+        found = f"kept in {temporary} only: neither the package's folder nor the home can be written to"
         return Finding("kernels", CARE, found, do)
     return Finding("kernels", FINE, "kept between starts")
 

@@ -98,7 +98,7 @@ def _on_spark(
     import tempfile
     from pathlib import Path
 
-    from skyband.cli import _compiled, _job, _live
+    from skyband.cli import _ahead, _job, _live
     from skyband.cli._stop import wished
     from skyband.cli.run import looks
 
@@ -112,7 +112,7 @@ def _on_spark(
         folder = after.enter_context(tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True))
         job = _live.pipeline(Path(folder))
         console.print("starting Spark ...", style="dim")
-        kernels = _compiled.Ahead(job.queries[0])
+        kernels = _ahead.Ahead(job.queries[0])
         kernels.start()
         feed = _live.Feed(Path(folder), *tape)
         stop = after.enter_context(wished())  # the usual way to leave
@@ -194,13 +194,10 @@ def replay(
 ) -> Iterator[Board]:
     """Send trades through `sb.stream` at their pace; every new board."""
     from skyband.api import stream
-    from skyband.cli import _compiled
     from skyband.cli._board import boards
     from skyband.cli._stop import wished
-    from skyband.cli._watch import questions
 
     query = asked()
-    _compiled.in_process([query, *(questions(query).values() if watch is not None else ())])  # before the clock starts
     sizes: deque[int] = deque()  # rows of the batches in a window
     # an event rather than KeyboardInterrupt, which crashes the process where Numba makes Python objects
     with wished() as stop:

@@ -6,8 +6,9 @@ was never let in; what is one must be looked for.
 
 import numpy as np
 
+from skyband.kernels._cpu import LOOKS_UP
 from skyband.kernels._jit import bare, inlined
-from skyband.kernels.lookup import ABLE, BYTES, ROWS, TABLES, equal, lowest, note, noted, reached
+from skyband.kernels.lookup import BYTES, ROWS, TABLES, equal, lowest, note, noted, reached
 
 BLOCK = ROWS  # changes that are looked at together
 WORDS = 1024  # the least number of words of bits: 8 KB are a quarter of the nearest cache
@@ -24,7 +25,7 @@ def words_for(size: int) -> np.ndarray:
 
 def tables_for(words: np.ndarray) -> np.ndarray:
     """Small tables beside these words; none where they would be no help: too full, or slow to look up."""
-    return np.zeros(TABLES * BYTES if ABLE and len(words) == WORDS else 0, np.uint8)
+    return np.zeros(TABLES * BYTES if LOOKS_UP and len(words) == WORDS else 0, np.uint8)
 
 
 @inlined

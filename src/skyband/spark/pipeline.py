@@ -236,12 +236,17 @@ def _transformed(  # noqa: PLR0913 - what `top_k` was given
 
 def map_rows(df: DataFrame, pack: Pack) -> DataFrame:
     """`df.mapInArrow`, with any names of columns: Spark would take a dot for a path, and `A` for `a`."""
+    from skyband.kernels._jit import tier
     from skyband.spark.prune import PACKED
 
     names = df.columns
 
+    def named(batch: pa.RecordBatch) -> pa.RecordBatch:
+        tier.saw(batch.num_rows)
+        return pa.RecordBatch.from_arrays(batch.columns, names=names)
+
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return pack(pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+        return pack(map(named, batches))
 
     return df.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(packed, PACKED)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from skyband.errors import QueryError, SchemaError, TableError
 from skyband.flow.score import scores
+from skyband.kernels._jit import tier
 from skyband.tables.protocol import VERSION, NotPushedDownError
 from skyband.view import fields
 from skyband.view.changes import Batch, batch_of, keys_of
@@ -233,6 +234,7 @@ class View:
             msg = "a batch of changes lacks the column '_version', by which ordered=False tells which is newer: add it"
             raise SchemaError(msg)
         score = score if batch.gone is None else np.where(batch.gone, np.nan, score)
+        tier.saw(len(score))
         with self._lock:
             rows = self._kept.typed(batch.rows)
             ids = keys_of(rows.column(self.table.key), self.table.key)

@@ -13,7 +13,8 @@ from skyband.engines._groups import Pool, enlarged, marks_of, put_marks, room_fo
 from skyband.engines.checked import WINDOWS, banded, checked, held, parted, real, require, under
 from skyband.engines.columns import fixed
 from skyband.engines.protocol import Objects, Snapshot
-from skyband.kernels.pack import LINE, STREAMS
+from skyband.kernels._cpu import STREAMS
+from skyband.kernels.pack import LINE
 from skyband.kernels.pages import Sheet
 from skyband.kernels.shared import STRIDE, Marks, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views

@@ -1,13 +1,10 @@
-"""The kernels of ordinary queries, compiled ahead: what a first start would otherwise wait for.
-
-`make env` runs this as a program; Numba keeps what it compiles beside the package, or where NUMBA_CACHE_DIR says.
-"""
+"""Kernels compiled ahead, as Spark's workers need them."""
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,24 +16,17 @@ _BATCHES = 12  # enough for windows to close, for rows to come late, and for lis
 _ROWS = 4_000
 
 
-def in_process(queries: Sequence[TopK]) -> None:
-    """Let each query answer a few made-up trades, as `sb.stream` does."""
-    from skyband.api import stream
-
-    for query in queries:
-        for _ in stream(query, _trades(query), late="1 second", ahead="1 hour"):
-            pass
-
-
 def on_spark(query: TopK) -> None:
     """The same, as Spark's workers do: packed, kept, written and read between every two batches; without a JVM."""
     import pyarrow as pa
 
     from skyband.engines.plan import choose
     from skyband.flow.blob import dump, read, unwrite, write
+    from skyband.kernels._jit import tier
     from skyband.spark.share import Single
     from skyband.windows.timeline import BEGINNING
 
+    tier.compile()
     share = Single(query, choose(query, "auto").engine)
     state, watermark = b"", BEGINNING
     for batch in _trades(query):
@@ -89,49 +79,14 @@ class Ahead(threading.Thread):
             on_spark(self.query)
 
 
-def beside() -> None:
-    """What the examples ask beside: after every row, changes, totals of keys, the nearest of points."""
-    import pyarrow as pa
+def compile_all() -> None:
+    """Compile what the demo and most first queries need, on Spark where it is installed."""
+    from importlib.util import find_spec
 
-    from skyband.api import run
-    from skyband.query import Counting, Sliding, TopK, distance
-    from skyband.workload.family import FEW
+    from skyband.api.warm import warm
 
-    minute = Sliding("1 minute", "30 seconds")
-    trades = pa.concat_tables(_trades(TopK(k=3, by="price", window=minute, time="ts"))).sort_by(
-        "ts"
-    )  # as a file has them
-    near: Any = [
-        TopK(k=3, by=distance(["price", "volume"], to=[x, x]), window=Counting(200), emit="changes", name=f"near {x}")
-        for x in range(FEW + 1)  # so many share a grid
-    ]
-    for queries in (
-        TopK(k=3, by="price", window=minute, time="ts", id="trade_id"),
-        TopK(k=3, by="price", window=Sliding("1 minute", "row"), time="ts", emit="arrivals"),
-        TopK(k=3, by="price", window=minute, time="ts", per="symbol", emit="changes"),
-        TopK(k=3, of="symbol", by="sum(volume)", window=minute, time="ts"),
-        near,
-    ):
-        run(queries, trades, progress=False)
+    warm()
+    if find_spec("pyspark") is not None:
+        from skyband.cli._live import pipeline
 
-
-def main() -> None:
-    """Compile what the demo and most first queries need."""
-    from pathlib import Path
-
-    from skyband.api import run
-    from skyband.cli._live import pipeline
-    from skyband.cli._watch import questions
-    from skyband.cli.demo import asked
-
-    on_spark(pipeline(Path("demo")).queries[0])
-    own = asked()
-    others = questions(own)
-    in_process([own, *others.values()])
-    run([own, others["largest in a minute"]], next(_trades(own)), progress=False)  # a workload
-    beside()
-
-
-if __name__ == "__main__":
-    if not os.environ.get("NUMBA_DISABLE_JIT"):
-        main()
+        on_spark(pipeline(Path("demo")).queries[0])
