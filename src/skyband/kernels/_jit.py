@@ -94,7 +94,7 @@ class Kernel:
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Run compiled for the first time; who has to wait is told why."""
         compiled = self.dispatcher
-        told = threading.Timer(1.0, _tell)
+        told = threading.Timer(1.0, _tell, [compiled])
         told.daemon = True
         told.start()
         try:
@@ -207,8 +207,9 @@ def _compiler(function: Any) -> Callable[[Any], Any]:
 _told = threading.Event()
 
 
-def _tell() -> None:
-    if not _told.is_set():
+def _tell(dispatcher: Any) -> None:
+    """Say that kernels are compiled, unless what takes long is to load them."""
+    if dispatcher.stats.cache_misses and not _told.is_set():
         _told.set()
         sys.stderr.write(f"{_LINE}\n")
 
