@@ -191,7 +191,7 @@ def _value(tree: Any, row: dict[str, Any]) -> Any:  # noqa: C901, PLR0911, PLR09
 
 
 def _finite(names: list[str], values: list[Any]) -> Any:
-    """What comes of numbers; NaN and what overflows is NULL."""
+    """What comes of numbers; a result of arithmetic that is not finite is NULL."""
     try:
         value = _OPERATIONS[names[0]](*values[:2])
         for name, other in zip(names[1:], values[2:], strict=True):
@@ -200,25 +200,19 @@ def _finite(names: list[str], values: list[Any]) -> Any:
         return None
     if isinstance(value, complex):
         return None
-    if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and all(map(_is_finite, values)))):
-        return None
-    return value
-
-
-def _is_finite(value: Any) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
+    if names[0] in ("neg", "abs", "whole", "real"):  # they compute nothing: an infinity goes through
+        return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
     if value is None or math.isinf(value):
-        return value
+        return None
     scale = float(f"1e{abs(digits)}")
     if digits >= 0 and abs(value) >= 2.0**52 / scale:  # no such digits in so large a number
         return value
     scaled = value * scale if digits >= 0 else value / scale
     whole = float(math.trunc(scaled))
-    if scaled == whole != 0:
-        return value
     whole += math.copysign(1.0, scaled) if abs(scaled - whole) >= 0.5 else 0.0
     got = whole / scale if digits >= 0 else whole * scale
     return None if math.isinf(got) else got
