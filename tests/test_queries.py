@@ -1,6 +1,7 @@
 """A bad query fails when it is built, with words that name the field, the value and what to write."""
 
 import contextlib
+import copy
 import dataclasses
 import datetime as dt
 import math
@@ -212,7 +213,7 @@ def test_the_door_is_pinned():
         "Budget", "Counting", "ENGINES", "Join", "ParseError", "QueryError", "SchemaError", "SinkError",
         "SkybandError", "Sliding", "SnapshotError", "SourceError", "TableError", "TopK", "Tumbling", "View",
         "Workload", "compare", "distance", "evaluate", "explain", "parse", "run", "stream", "to_rspql", "to_sql",
-        "to_yaml", "weighted",
+        "to_yaml", "warm", "weighted",
     ]  # fmt: skip
     assert all(getattr(sb, name).__doc__ for name in sb.__all__)
 
@@ -237,3 +238,13 @@ def test_a_broken_score_is_told_by_the_error_alone(caplog):
 
     sqlglot.parse_one("SHOW anything else", read="spark")
     assert caplog.records, "what others ask of sqlglot is theirs"
+
+
+def test_tumbling_windows_are_sliding_windows():
+    tumbling, sliding = sb.Tumbling("1 hour", origin="5 minutes"), sb.Sliding("1 hour", "1 hour", origin="5 minutes")
+    assert tumbling == sliding
+    assert hash(tumbling) == hash(sliding)
+    assert isinstance(tumbling, sb.Sliding)
+    assert isinstance(tumbling, sb.Tumbling)
+    assert tumbling != sb.Tumbling("1 hour")
+    assert copy.deepcopy(tumbling) == sliding

@@ -353,3 +353,11 @@ def test_window_group_and_rank_are_a_key_of_the_answers(window):
     keys = found.select(["window_start", "window_end", "g", "rank"]).to_pylist()
     assert len(keys) > 50
     assert len({tuple(key.values()) for key in keys}) == len(keys)
+
+
+def test_a_stream_can_be_closed_before_its_source_ends():
+    source = iter([{"x": [1.0, 2.0]}] * 3)
+    with sb.stream(sb.TopK(k=1, by="x", window=sb.Counting(2, 2)), source) as answers:
+        assert next(answers)["score"].to_pylist() == [2.0]
+    assert next(answers, None) is None
+    assert (len(list(source)), answers.stats.rows) == (2, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 from skyband.api.explanation import Explanation, explain
 from skyband.api.session import Session, session_of
@@ -220,14 +220,31 @@ class Stream(Iterator["pa.Table"]):
     >>> answers = sb.stream(sb.TopK(k=1, by="x", window=sb.Counting(2, 2)), iter([{"x": [3, 9]}, {"x": [4]}]))
     >>> next(answers)["score"].to_pylist(), answers.stats.rows, answers.candidates
     ([9.0], 2, 0)
+
+    With `with` it is closed at the end of the block; the source stays yours to close:
+
+    >>> with sb.stream(sb.TopK(k=1, by="x", window=sb.Counting(2, 2)), iter([{"x": [3, 9]}, {"x": [4]}])) as answers:
+    ...     first = next(answers)
+    >>> next(answers, "closed")
+    'closed'
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._tables = (table for table in session.tables(progress=False) if table.num_rows)
+        self._tables = session.tables(progress=False)
 
     def __next__(self) -> pa.Table:
-        return next(self._tables)
+        return next(table for table in self._tables if table.num_rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more batches. The open windows are not answered; `stats` stay."""
+        self._tables.close()
 
     @property
     def stats(self) -> Stats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.engines.plan import choose
@@ -69,7 +69,7 @@ class Session:
         """Whether remote columns are in the answers."""
         return self.query.join is not None
 
-    def tables(self, *, progress: bool | None, trusting: bool = False) -> Iterator[pa.Table]:
+    def tables(self, *, progress: bool | None, trusting: bool = False) -> Generator[pa.Table, None, None]:
         """The answers of each batch, then those that the end brings.
 
         With `trusting`, a finite source is taken to be in order; OutOfOrderError says that it is not.

@@ -11,7 +11,7 @@ from skyband.query.duration import duration, instant, spoken
 from skyband.query.limits import MAX_ROWS, check_integer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sliding:
     """The last `size` of event time, answered every `slide`.
 
@@ -82,6 +82,15 @@ class Sliding:
         """Which engines serve it: those for one of these kinds of window."""
         return frozenset({"slide"} if self.slide else {"row", "every row"})
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sliding) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def _fields(self) -> tuple[int, int, int, str]:
+        return self.size, self.slide, self.origin, self.closed
+
     def __repr__(self) -> str:
         words = [repr(spoken(self.size)), repr(spoken(self.slide) if self.slide else "row")]
         if self.origin:
@@ -91,18 +100,18 @@ class Sliding:
         return f"Sliding({', '.join(words)})"
 
 
-def Tumbling(  # noqa: N802 - reads as a kind of window
-    size: str | timedelta, *, origin: str | date | timedelta = "0 s", closed: str = "left"
-) -> Sliding:
-    """Windows that follow each other without overlap: `Sliding(size, size)`.
+class Tumbling(Sliding):
+    """Windows that follow each other without overlap: `Sliding(size, size)`, which it equals.
 
     Examples
     --------
     >>> import skyband as sb
-    >>> sb.Tumbling("1 hour") == sb.Sliding("1 hour", "1 hour")
-    True
+    >>> sb.Tumbling("1 hour") == sb.Sliding("1 hour", "1 hour"), isinstance(sb.Tumbling("1 hour"), sb.Sliding)
+    (True, True)
     """
-    return Sliding(size, size, origin=origin, closed=closed)
+
+    def __init__(self, size: str | timedelta, *, origin: str | date | timedelta = "0 s", closed: str = "left") -> None:
+        super().__init__(size, size, origin=origin, closed=closed)
 
 
 @dataclass(frozen=True)
