@@ -41,7 +41,7 @@ FEATURES = {
     "WHERE { WINDOW :w { ?a :b ?c } } ORDER BY DESC(?c) LIMIT 3')": "lang",
     "from skyband.lang.rdf import turtle; turtle(0, '')": "lang",
     "from skyband.dashboard import Dashboard, Hub; Dashboard(Hub(), port=0).start()": "dashboard",
-    "from skyband.bench.plots import pyplot; pyplot()": "plot",
+    "from skyband_lab.bench.plots import pyplot; pyplot()": "plot",
     "command('demo')": "spark",
     "command('run', 'pipeline.yaml')": "spark",
     "command('bench', 'spark', '--quick')": "spark",

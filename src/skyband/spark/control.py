@@ -12,6 +12,7 @@ import pyarrow as pa
 from skyband.errors import QueryError, SchemaError, nearest
 from skyband.flow.time import TimeType
 from skyband.query import Sliding
+from skyband.query.limits import MAX_K, check_integer
 from skyband.spark.prune import NO_COUNTS, Packed, in_utc
 from skyband.spark.session import column
 from skyband.windows.timeline import BEGINNING
@@ -190,10 +191,7 @@ def _wanted(order: dict[str, Any]) -> int:
         msg = "k is missing: a query that is added or updated has one"
         raise QueryError(msg)
     text = str(said).removesuffix(".0")
-    if not text.isdecimal():
-        msg = f"k={said!r} is no whole number: write one of at least 1"
-        raise QueryError(msg)
-    return int(text)
+    return check_integer("k", int(text) if text.isdecimal() else said, 1, MAX_K)
 
 
 def _window(order: dict[str, Any]) -> Sliding:
