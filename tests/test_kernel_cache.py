@@ -102,3 +102,31 @@ def test_doctor_says_where_compiled_code_is_kept(installation, tmp_path):
     assert "NUMBA_CACHE_DIR" in told["do"]
     told = json.loads(run("-m", "skyband", "doctor", "--json", NUMBA_CACHE_DIR=str(tmp_path / "kernels")))
     assert {f["what"]: f["state"] for f in told}["kernels"] == "ok"
+
+
+def test_a_changed_kernel_is_compiled_again(tmp_path):
+    package = tmp_path / "site" / "skyband"
+    ignored = shutil.ignore_patterns("__pycache__", "*.nb*")
+    shutil.copytree(Path(skyband.__file__).parent, package, ignore=ignored)
+    caller = "from skyband.kernels.slide import until\n@kernel\ndef last(time):\n    return until(time, 0, 10)\n"
+    order = package / "kernels" / "order.py"
+    order.write_text(order.read_text() + caller)
+    program = "import numpy as np; from skyband.kernels.order import last; print(last(np.arange(20)))"
+
+    def run():
+        env = os.environ | {"PYTHONPATH": str(package.parent), "SKYBAND_KERNELS": "compiled"}
+        env.pop("NUMBA_CACHE_DIR", None)
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert run() == "10"
+    first = set(package.rglob("*.nb[ic]"))
+    assert first
+    slide = package / "kernels" / "slide.py"
+    slide.write_text(slide.read_text().replace("return low", "return low + 100"))
+    assert run() == "110", "the kernel that was compiled into another one has changed"
+    second = set(package.rglob("*.nb[ic]"))
+    assert second
+    assert not first & second, "code of the older version is removed"
+    assert run() == "110"
+    assert set(package.rglob("*.nb[ic]")) == second

@@ -8,15 +8,20 @@ SKYBAND_KERNELS=compiled or interpreted chooses one tier; so does NUMBA_DISABLE_
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 ROWS = 50_000
 """Rows that a process may see before kernels are compiled."""
@@ -101,6 +106,8 @@ class Kernel:
             found = compiled(*args)
         finally:
             told.cancel()
+        if compiled.stats.cache_misses and compiled.stats.cache_path:
+            remove_stale(compiled.stats.cache_path)
         self._compiled = compiled
         return found
 
@@ -159,6 +166,7 @@ def _linked(function: FunctionType, *, compiled: bool) -> Any:
                 function.__doc__,
             )
             if compiled:
+                found.__qualname__ = f"{function.__qualname__}-{source_hash()}"
                 found = _compiler(function)(found)
             _functions[function, compiled] = found
         return found
@@ -228,6 +236,41 @@ def kept() -> tuple[bool, str | None]:
     if _kept is None:
         _kept = _find_folder()
     return _kept
+
+
+@functools.cache
+def source_hash() -> str:
+    """Hash of the source of every kernel.
+
+    Numba keeps compiled code in files named after the module and the qualified name of a function, and compares only
+    the file that defines it, not those of the functions compiled into it. Kernels carry this hash in their qualified
+    name, so that a change to any of them makes all of them compile again.
+    """
+    from hashlib import sha256
+    from importlib.resources import files
+
+    found = sha256()
+    for file in _python_files(files(__package__)):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def _python_files(folder: Traversable) -> Iterator[Traversable]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _python_files(entry)
+        elif entry.name.endswith(".py"):
+            yield entry
+
+
+def remove_stale(folder: str) -> None:
+    """Delete compiled code of other versions of the kernels from one of Numba's cache folders."""
+    from pathlib import Path
+
+    for file in Path(folder).glob("*.nb[ic]"):
+        if source_hash() not in file.name:
+            with contextlib.suppress(OSError):  # another process was faster, or the folder is read-only
+                file.unlink()
 
 
 def _find_folder() -> tuple[bool, str | None]:
