@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import oracle
 import skyband as sb
 from skyband.engines import ENGINES, Objects, build
-from skyband.engines.arrival.limits import Limit, limit
+from skyband.engines.candidate_limit import Limit, limit
 from strategies import count_query, cuts, streams, time_query
 
 FILTERED = [name for name, entry in ENGINES.items() if "buffer" in entry.options and entry.traits.exact]

@@ -13,7 +13,7 @@ import pytest
 
 import skyband as sb
 from skyband.engines import build
-from skyband.engines.checked import checked, held, real
+from skyband.engines.validation import checked, held, real
 from skyband.flow import blob
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import oracle
 import skyband as sb
 from skyband.engines import ENGINES, Objects, build
-from skyband.engines.grid.cuts import cut, slices_for
-from skyband.engines.grid.many import Many
-from skyband.engines.grid.targets import RULES, Targets
-from skyband.engines.grid.watched import THRESHOLDS, Watched
+from skyband.engines.grid_cells import cut, slices_for
+from skyband.engines.point_grid import Many
+from skyband.engines.targets import RULES, Targets
+from skyband.engines.watched import THRESHOLDS, Watched
 from skyband.kernels.grid import Aims, cells_of, watch
 
 METRICS = {

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from skyband.engines import build
-from skyband.engines.pergroup import PerGroup
+from skyband.engines.mintopk import MinTopk
+from skyband.engines.per_group import PerGroup
+from skyband.engines.pretopk import PreTopk
 from skyband.engines.protocol import Objects
-from skyband.engines.slide.mintopk import MinTopk
-from skyband.engines.slide.pretopk import PreTopk
-from skyband.engines.slide.recompute import Recompute
-from skyband.engines.slide.sap import SAP
+from skyband.engines.recompute import Recompute
+from skyband.engines.sap import SAP
 from skyband.errors import QueryError
 from skyband.kernels.mintopk import FULL, FULL_END, HEAD, PART, PART_END, SEEN
 from skyband.kernels.slide import COUNT, NEWEST, OLDEST

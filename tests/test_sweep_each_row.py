@@ -5,7 +5,7 @@ import pytest
 
 import oracle
 from skyband.engines import Objects, build
-from skyband.engines.eachrow import SweepEachRow
+from skyband.engines.sweep_each_row import SweepEachRow
 from strategies import count_query, time_query
 
 END = (1 << 62) - 1

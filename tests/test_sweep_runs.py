@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.engines import Objects, build, eachrow
+from skyband.engines import Objects, build, sweep_each_row
 from skyband.kernels import eachrow as kernel
 from strategies import count_query, stretches, time_query
 from test_sweep_each_row import END, expected, said
@@ -27,8 +27,8 @@ def fed(query, score, time, group, parts, room, *, counts):
     groups = int(group.max()) + 1
     found, low = [[] for _ in range(groups)], 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eachrow, "_LEAST", room)
-        patch.setattr(eachrow, "_MOST", 4 * room)
+        patch.setattr(sweep_each_row, "_LEAST", room)
+        patch.setattr(sweep_each_row, "_MOST", 4 * room)
         running = build("sweep", query)
         for high, restart, tidy in [*sorted((min(p[0], len(score)), *p[1:]) for p in parts), (len(score), 0, 0)]:
             here = np.arange(low, high)

@@ -224,12 +224,12 @@ def test_after_every_row_agrees_with_the_oracle(engine, shape, rows, cuts):
 
 @given(shapes(), streams(), cuts, st.integers(1, 5))
 def test_sweep_turns_pages_without_losing_its_place(shape, rows, cuts, room):
-    from skyband.engines import eachrow, sweep
+    from skyband.engines import sweep, sweep_each_row
 
     k, size, slide = shape
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "_MOST", room)
-        patch.setattr(eachrow, "_MOST", room)
+        patch.setattr(sweep_each_row, "_MOST", room)
         assert fed(build("sweep", time_query(k, size, slide)), rows, cuts) == oracle.sliding(rows, k, size, slide)
         running = build("sweep", time_query(k, size, 0))
         assert fed(running, rows, cuts) == oracle.after_every_row(rows, k, size)

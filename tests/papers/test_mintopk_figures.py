@@ -23,10 +23,10 @@ o18 and o20 against o16 and o7, and of the objects that are on no list among eac
 import numpy as np
 import pytest
 
+from skyband.engines.mintopk import MinTopk
+from skyband.engines.pretopk import PreTopk
 from skyband.engines.protocol import Objects
-from skyband.engines.slide.mintopk import MinTopk
-from skyband.engines.slide.pretopk import PreTopk
-from skyband.engines.slide.recompute import Recompute
+from skyband.engines.recompute import Recompute
 from skyband.query import Sliding, TopK
 
 SCORE = {

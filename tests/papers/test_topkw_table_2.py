@@ -14,8 +14,8 @@ import pytest
 
 import skyband as sb
 from skyband.engines import Objects, build
-from skyband.engines.grid.many import Many
-from skyband.engines.grid.targets import Targets
+from skyband.engines.point_grid import Many
+from skyband.engines.targets import Targets
 
 S = {1: 3.0, 2: 1.0, 3: 2.0, 4: 7.0, 5: 5.0, 6: 8.5, 7: 4.0, 8: 7.5, 9: 6.0, 10: 10.0, 11: 9.0}
 CPM = ([1], 1), ([2], 1), ([2], 1), ([2], 1), ([2], 1), ([2], 1), ([2], 1), ([3], 3), ([7], 7), ([7], 7), ([7], 7)

@@ -17,7 +17,7 @@ import pytest
 
 import skyband as sb
 from skyband.engines import Objects, build
-from skyband.engines.arrival.limits import limit
+from skyband.engines.candidate_limit import limit
 
 S = {1: 3.0, 2: 1.0, 3: 2.0, 4: 7.0, 5: 5.0, 6: 8.5, 7: 4.0, 8: 7.5, 9: 6.0, 10: 10.0, 11: 9.0}
 CELL = 6.5

@@ -74,7 +74,7 @@ def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, 
     """SA or RA behind a buffer."""
     return Entry(
         name,
-        f"arrival.filtered:{name}",
+        f"filtered:{name}",
         Traits(
             exact=True,
             groups=False,
@@ -92,7 +92,7 @@ def _celled(name: str, label: str, lists: str, search: str, paper: str) -> Entry
     """An engine that keeps the whole window in the cells of a grid."""
     return Entry(
         name,
-        f"grid.{name}:{name.upper()}",
+        f"{name}:{name.upper()}",
         Traits(
             exact=True,
             groups=False,
@@ -126,7 +126,7 @@ ENGINES = Registry(
     ),
     Entry(
         "mintopk",
-        "slide.mintopk:MinTopk",
+        "mintopk:MinTopk",
         Traits(
             exact=True,
             groups=False,
@@ -139,7 +139,7 @@ ENGINES = Registry(
     ),
     Entry(
         "pretopk",
-        "slide.pretopk:PreTopk",
+        "pretopk:PreTopk",
         Traits(
             exact=True,
             groups=False,
@@ -152,7 +152,7 @@ ENGINES = Registry(
     ),
     Entry(
         "sap",
-        "slide.sap:SAP",
+        "sap:SAP",
         Traits(
             exact=True,
             groups=False,
@@ -166,7 +166,7 @@ ENGINES = Registry(
     ),
     Entry(
         "recompute",
-        "slide.recompute:Recompute",
+        "recompute:Recompute",
         Traits(
             exact=True,
             groups=False,
@@ -179,7 +179,7 @@ ENGINES = Registry(
     ),
     Entry(
         "strict",
-        "arrival.strict:Strict",
+        "strict:Strict",
         Traits(
             exact=True,
             groups=False,
@@ -192,7 +192,7 @@ ENGINES = Registry(
     ),
     Entry(
         "relaxed",
-        "arrival.relaxed:Relaxed",
+        "relaxed:Relaxed",
         Traits(
             exact=True,
             groups=False,
@@ -206,7 +206,7 @@ ENGINES = Registry(
     ),
     Entry(
         "probabilistic",
-        "arrival.probabilistic:Probabilistic",
+        "probabilistic:Probabilistic",
         Traits(
             exact=False,
             groups=False,
@@ -228,7 +228,7 @@ ENGINES = Registry(
     _filtered("rapf", "relaxed", "probabilistic", _BY_BAR, ("gamma", "sigma", "limit")),
     Entry(
         "hybrid",
-        "arrival.hybrid:Hybrid",
+        "hybrid:Hybrid",
         Traits(
             exact=False,
             groups=False,
@@ -266,6 +266,6 @@ def build(
     made: EngineClass = partial(entry.load(), **told) if told else entry.load()
     if entry.traits.groups or not query.per:
         return made(query, resume)
-    from skyband.engines.pergroup import PerGroup
+    from skyband.engines.per_group import PerGroup
 
     return PerGroup(made, query, resume)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines._groups import Pool, enlarged, marks_of, put_marks, room_for, touched
-from skyband.engines.checked import WINDOWS, banded, checked, held, objects, require
 from skyband.engines.columns import fixed
+from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
+from skyband.engines.validation import WINDOWS, banded, checked, held, objects, require
 from skyband.kernels.order import by_group
 from skyband.kernels.pages import Sheet
 from skyband.kernels.sweep import NEVER, Marks, Rows, Shape, settled, sweep
@@ -223,7 +223,7 @@ class Sweep:
 def sweep_for(query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> Engine:
     """The form of our engine that serves the query's window: pane by pane, or after every row."""
     if "every row" in query.window.kinds:
-        from skyband.engines.eachrow import SweepEachRow
+        from skyband.engines.sweep_each_row import SweepEachRow
 
         return SweepEachRow(query, resume)
     return Sweep(query, resume)

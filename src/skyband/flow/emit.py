@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines._groups import Pool, room_for
-from skyband.engines.checked import checked, held, parted, real, require
+from skyband.engines.groups import Pool, room_for
+from skyband.engines.validation import checked, held, parted, real, require
 
 if TYPE_CHECKING:
     from skyband.engines import Answers

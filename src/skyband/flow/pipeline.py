@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines import Objects, build
-from skyband.engines._groups import room_for
+from skyband.engines.groups import room_for
 from skyband.flow import steps
 from skyband.flow.arrow import from_storage
 from skyband.flow.emit import Emitter, Lines, change_names

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines._groups import room_for
 from skyband.engines.columns import fixed
+from skyband.engines.groups import room_for
 
 _NONE = -1
 _SPARE = 1 << 12  # runs that may be over before they are forgotten

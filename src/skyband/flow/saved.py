@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.checked import among, checked, held, require, under, whole
+from skyband.engines.validation import among, checked, held, require, under, whole
 from skyband.errors import SnapshotError
 from skyband.flow.part import Part, joined
 from skyband.windows.timeline import Late

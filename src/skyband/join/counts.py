@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, require
+from skyband.engines.validation import checked, held, require
 
 if TYPE_CHECKING:
     from skyband.query.join import Aggregate

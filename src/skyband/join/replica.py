@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.engines.checked import checked, held, require, under
+from skyband.engines.validation import checked, held, require, under
 from skyband.errors import TableError
 
 NEVER = -(1 << 62)

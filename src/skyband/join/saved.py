@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.checked import WINDOWS, among, checked, held, require, under, whole
+from skyband.engines.validation import WINDOWS, among, checked, held, require, under, whole
 from skyband.flow.part import Part, joined
 from skyband.flow.saved import load_payload, refusing, table_of
 from skyband.join.board import LONG_AGO, Board

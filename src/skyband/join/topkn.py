@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines.checked import WINDOWS, checked, held, real, require
+from skyband.engines.validation import WINDOWS, checked, held, real, require
 
 EXACT, BOUND, GUESS = 0, 1, 2
 STATUS = ("exact", "bound", "approximate")

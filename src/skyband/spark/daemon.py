@@ -17,7 +17,7 @@ WARM = (
     "skyband.spark.operator",
     "skyband.spark.share",
     "skyband.spark.maintain",
-    "skyband.engines.eachrow",
+    "skyband.engines.sweep_each_row",
     "skyband.kernels.prune",
 )
 _FIRST = 12  # tasks of a worker: by then it has met each kind

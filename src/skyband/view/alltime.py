@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.checked import checked, held, require
+from skyband.engines.validation import checked, held, require
 from skyband.flow.arrow import take_rows
 from skyband.flow.emit import Lines, change_names
 from skyband.flow.pipeline import Stats

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, ranked, real, require, whole
 from skyband.engines.columns import fixed
+from skyband.engines.validation import checked, held, ranked, real, require, whole
 from skyband.kernels import view as kernel
 from skyband.kernels.sieve import tables_for, words_for
 from skyband.view.swings import Stretch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.checked import among, checked, held, require
+from skyband.engines.validation import among, checked, held, require
 from skyband.errors import SchemaError, nearest
 from skyband.flow.ids import id_numbers
 from skyband.flow.payload import Payload

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines._groups import Pool, room_for
+from skyband.engines.groups import Pool, room_for
 from skyband.flow.arrow import from_storage
 from skyband.flow.keys import Groups
 from skyband.flow.schema import check_schema

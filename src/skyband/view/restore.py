@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.checked import FAR, checked, held, require, whole
+from skyband.engines.validation import FAR, checked, held, require, whole
 from skyband.errors import QueryError, SnapshotError, TableError
 from skyband.view.kept import Kept
 from skyband.view.policy import read, written

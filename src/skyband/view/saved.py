@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, parted, require, under, whole
+from skyband.engines.validation import checked, held, parted, require, under, whole
 from skyband.flow.saved import load_groups, refusing, save_groups, table_of
 from skyband.view.keyed import LastLists
 from skyband.view.partial import Partials

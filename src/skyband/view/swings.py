@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines.checked import require
+from skyband.engines.validation import require
 
 _SPREAD = 0.28  # of the logarithm of one stretch's fall: 0.4 for a walk at random, 0.15 for one that is pulled back
 _LONG = 6  # lengths from the longest down, which tell most of what is to come

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from skyband.engines import Answers
-from skyband.engines._groups import room_for
-from skyband.engines.checked import FAR, Column, checked, held, require, whole
+from skyband.engines.groups import room_for
+from skyband.engines.validation import FAR, Column, checked, held, require, whole
 from skyband.flow.ids import Ids
 from skyband.kernels.boards import EPOCH, HIGH, LOW, NO_BOUND, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, objects, require
 from skyband.engines.protocol import Objects, Snapshot
+from skyband.engines.validation import checked, held, objects, require
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
 from skyband.workload.extractor import Extractor

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines._groups import room_for
-from skyband.engines.checked import checked, held, require
+from skyband.engines.groups import room_for
 from skyband.engines.protocol import Answers as Ranked
+from skyband.engines.validation import checked, held, require
 from skyband.flow.emit import Emitter, Lines, Reported
 
 if TYPE_CHECKING:

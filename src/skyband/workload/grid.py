@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.grid.many import Many
-from skyband.engines.grid.targets import Targets
+from skyband.engines.point_grid import Many
+from skyband.engines.targets import Targets
 from skyband.errors import QueryError
 from skyband.query import Distance, Weighted
 from skyband.workload.answers import Answers, ordered
@@ -96,7 +96,7 @@ class SharedWatched(SharedGrid):
     """
 
     def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None, **how: Any) -> None:
-        from skyband.engines.grid.watched import Watched
+        from skyband.engines.watched import Watched
 
         engine = how.pop("engine")
         grid = {name: how.pop(name) for name in GRID_OPTIONS if name in how}

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from skyband.engines import build
-from skyband.engines.checked import under
 from skyband.engines.protocol import Engine, GroupedEngine, Objects, Snapshot
+from skyband.engines.validation import under
 from skyband.workload.answers import Answers, chosen, together
 from skyband.workload.family import AFTER, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skyband.engines.eachrow import SweepEachRow
+    from skyband.engines.sweep_each_row import SweepEachRow
     from skyband.query import TopK
     from skyband.workload.family import Family, Member
 

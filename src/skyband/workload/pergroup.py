@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, numbered
-from skyband.engines.pergroup import deal
+from skyband.engines.per_group import deal
 from skyband.engines.protocol import Objects, Snapshot
+from skyband.engines.validation import checked, held, numbered
 from skyband.workload.answers import Answers, together
 from skyband.workload.family import NEVER
 

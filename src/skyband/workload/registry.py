@@ -96,7 +96,7 @@ WATCHED = ("probabilistic", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 """Engines for one query that define a threshold: of arrivals, they share a grid and a buffer."""
 
 GRID_OPTIONS = ("grid", "slices", "index")
-"""What a grid that queries share can be told: see `engines.grid.many.Many`."""
+"""What a grid that queries share can be told: see `engines.point_grid.Many`."""
 
 
 def build_shared(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines._groups import Pool, enlarged, marks_of, put_marks, room_for, touched
-from skyband.engines.checked import WINDOWS, banded, checked, held, parted, real, require, under
 from skyband.engines.columns import fixed
+from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.protocol import Objects, Snapshot
+from skyband.engines.validation import WINDOWS, banded, checked, held, parted, real, require, under
 from skyband.kernels._cpu import STREAMS
 from skyband.kernels.pack import LINE
 from skyband.kernels.pages import Sheet

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skyband.engines import ENGINES, Objects, build
-from skyband.engines.grid.many import Many
-from skyband.engines.grid.targets import Targets
-from skyband.engines.grid.watched import Watched
+from skyband.engines.point_grid import Many
+from skyband.engines.targets import Targets
+from skyband.engines.watched import Watched
 from skyband.query import Counting, Distance, TopK
 from skyband_lab.bench.points import POINTS
 from skyband_lab.bench.slide import checked

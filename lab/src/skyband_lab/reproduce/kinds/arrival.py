@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.engines import Objects, build
-from skyband.engines.arrival.limits import limit as candidate_limit
+from skyband.engines.candidate_limit import limit as candidate_limit
 from skyband.query import Counting, TopK
 from skyband_lab.bench import knn
 from skyband_lab.bench.points import POINTS

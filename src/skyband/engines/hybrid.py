@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.engines.arrival._options import coefficient, span
-from skyband.engines.arrival._steps import NO_LIST, Rule, Steps, joined, relaxed
-from skyband.engines.arrival.filtered import rule
-from skyband.engines.arrival.probabilistic import pa_rule
-from skyband.engines.checked import checked, held, require, under
+from skyband.engines.arrival_engine import NO_LIST, Rule, Steps, joined, relaxed
+from skyband.engines.filtered import rule
+from skyband.engines.options import coefficient, span
+from skyband.engines.probabilistic import pa_rule
 from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.validation import checked, held, require, under
 from skyband.kernels.chance import NO_ORDER, crowd, looked
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, progressed, ranked, real, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.validation import checked, held, progressed, ranked, real, require
 from skyband.errors import SnapshotError
 from skyband.kernels import arrival as kernels
 from skyband.kernels.arrival import (
@@ -54,7 +54,7 @@ from skyband.kernels.ranked import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyband.engines.checked import Column
+    from skyband.engines.validation import Column
     from skyband.query import TopK
 
 _PAGE = 1 << 16  # rows told before the loop comes up for air

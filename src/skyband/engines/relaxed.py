@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival._options import coefficient
-from skyband.engines.arrival._steps import Steps, relaxed
+from skyband.engines.arrival_engine import Steps, relaxed
+from skyband.engines.options import coefficient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

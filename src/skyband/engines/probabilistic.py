@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival._options import probability, whole
-from skyband.engines.arrival._steps import Rule, Steps, probabilistic
-from skyband.engines.arrival.limits import limit as candidate_limit
+from skyband.engines.arrival_engine import Rule, Steps, probabilistic
+from skyband.engines.candidate_limit import limit as candidate_limit
+from skyband.engines.options import probability, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival._steps import Steps, strict
+from skyband.engines.arrival_engine import Steps, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.arrival._options import span as buffer_span
-from skyband.engines.arrival._steps import Steps
-from skyband.engines.checked import FAR as MOST
-from skyband.engines.checked import Column, checked, held, progressed, require, whole
-from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
-from skyband.engines.grid.pages import bound, page_of, written
-from skyband.engines.grid.targets import KINDS, Targets
+from skyband.engines.arrival_engine import Steps
+from skyband.engines.grid_cells import SAMPLE, check, cut, slices_for
+from skyband.engines.grid_pages import bound, page_of, written
+from skyband.engines.options import span as buffer_span
 from skyband.engines.protocol import Objects
 from skyband.engines.registry import ENGINES, build
+from skyband.engines.targets import KINDS, Targets
+from skyband.engines.validation import FAR as MOST
+from skyband.engines.validation import Column, checked, held, progressed, require, whole
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import Aims, cells_of, watch

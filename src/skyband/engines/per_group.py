@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, numbered, require
 from skyband.engines.protocol import Answers, Engine, EngineClass, Objects, Snapshot
+from skyband.engines.validation import checked, held, numbered, require
 from skyband.windows import Clock
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines import slide_engine as _rounds
 from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.engines.slide import _rounds
-from skyband.engines.slide.recompute import best
+from skyband.engines.recompute import best
 from skyband.errors import QueryError
 from skyband.kernels import sap as kernels
 from skyband.kernels.sap import BUILDS, BUILT, FIRST, MADE, NUMBERS, PARTS, SLOTS, TAKEN, Parts, Rule

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines import slide_engine as _rounds
 from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.engines.slide import _rounds
 from skyband.kernels import mintopk as kernels
 from skyband.kernels.mintopk import FULL, FULL_END, HEAD, NUMBERS, Nodes, Runs
 from skyband.kernels.slide import COUNT, FREE, OLDEST, PEAK, Lists

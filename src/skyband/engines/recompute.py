@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.checked import WINDOWS, checked, held, objects, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.validation import WINDOWS, checked, held, objects, require
 from skyband.windows import Clock
 
 if TYPE_CHECKING:

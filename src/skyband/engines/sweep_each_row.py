@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines._groups import Pool, enlarged, marks_of, put_marks, room_for, touched
-from skyband.engines.checked import banded, checked, held, real, require
+from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.sweep import ordered
+from skyband.engines.validation import banded, checked, held, real, require
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
 from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Shape
 from skyband.kernels.order import by_group

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.checked import checked, held, progressed, real, require
-from skyband.engines.grid.cuts import SAMPLE, check, cut, slices_for
-from skyband.engines.grid.pages import bound, page_of, written
-from skyband.engines.grid.targets import KINDS, RULES, Targets
+from skyband.engines.grid_cells import SAMPLE, check, cut, slices_for
+from skyband.engines.grid_pages import bound, page_of, written
 from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.targets import KINDS, RULES, Targets
+from skyband.engines.validation import checked, held, progressed, real, require
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import nearest as kernels
 from skyband.kernels.cells import Store, Work, file

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from skyband.engines.grid.many import Many
-from skyband.engines.grid.targets import Targets
+from skyband.engines.point_grid import Many
 from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.checked import FAR, checked, held, objects, require
 from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.validation import FAR, checked, held, objects, require
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.slide import (
     COUNT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skyband.engines.grid._single import Single
+from skyband.engines.single_grid import Single
 
 
 class TMA(Single):

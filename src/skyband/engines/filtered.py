@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.arrival._options import coefficient, probability, span, whole, width
-from skyband.engines.arrival._steps import Rule, Steps, relaxed, screening, strict
-from skyband.engines.arrival.limits import limit as candidate_limit
-from skyband.engines.arrival.probabilistic import ROWS
+from skyband.engines.arrival_engine import Rule, Steps, relaxed, screening, strict
+from skyband.engines.candidate_limit import limit as candidate_limit
+from skyband.engines.options import coefficient, probability, span, whole, width
+from skyband.engines.probabilistic import ROWS
 from skyband.kernels.ranked import CELL, END, HEAD, THRESHOLD
 
 if TYPE_CHECKING:

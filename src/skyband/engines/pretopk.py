@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines import slide_engine as _rounds
 from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.engines.slide import _rounds
 from skyband.kernels import pretopk as kernels
 from skyband.kernels.pretopk import Nodes
 from skyband.kernels.slide import FREE, PEAK, STATE, Lists

@@ -1,1 +1,0 @@
-"""Engines driven by windows that close: between two closings they only gather."""
