@@ -2,10 +2,10 @@
 
 The wheel contains `src/skyband`; all figures are about its Python files.
 
-Lines
+EmittedRows
     Code lines have no docstring, comment or blank. Every string that stands alone as a statement is a docstring.
 Functions
-    Lines from `def` to the end without the own docstring; nested functions and methods count too. A kernel is any
+    EmittedRows from `def` to the end without the own docstring; nested functions and methods count too. A kernel is any
     function in `kernels/`.
 Files a row passes
     The files in which a function is called while a small stream is answered, the files of `kernels/` counted as one.

@@ -17,9 +17,9 @@ import pytest
 
 import skyband as sb
 from servers import postgres_server
-from skyband.flow.blob import dump, read
-from skyband.flow.score import scores
 from skyband.query.expression import parse
+from skyband.runtime.score import scores
+from skyband.runtime.snapshot import dump, read
 
 ROOT = Path(__file__).resolve().parents[1]
 TUMBLING = sb.TopK(k=1, by="x", window=sb.Tumbling("1 second"), time="t", unit="s")

@@ -14,7 +14,7 @@ import pytest
 import skyband as sb
 from skyband.engines import build
 from skyband.engines.validation import checked, held, real
-from skyband.flow import blob
+from skyband.runtime import snapshot as blob
 
 ROOT = Path(__file__).resolve().parents[1]
 

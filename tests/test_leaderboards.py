@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
-from skyband.flow.ids import id_numbers
+from skyband.runtime.ids import id_numbers
 from skyband.view.alltime import AllTime
 from skyband.view.board import Leaderboard
 from skyband.view.partial import Measure, partial_totals

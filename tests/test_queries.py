@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.flow.score import scores
 from skyband.query.expression import parse
+from skyband.runtime.score import scores
 
 
 def topk(**change):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
-from skyband.flow.part import Part, following, joined
+from skyband.runtime.batch import PreparedBatch, following, joined
 from strategies import count_query, cuts, ids, scores, shapes, time_query
 
 maybe = st.one_of(st.none(), st.just(float("nan")), scores)
@@ -309,8 +309,8 @@ def test_stream_yields_as_windows_close():
 
 
 def test_many_batches_of_an_open_pane_are_thinned_out(monkeypatch):
-    monkeypatch.setattr("skyband.flow.pipeline._SPARE", 50)
-    from skyband.flow.pipeline import Pipeline
+    monkeypatch.setattr("skyband.runtime.pipeline._SPARE", 50)
+    from skyband.runtime.pipeline import Pipeline
 
     rng = np.random.default_rng(3)
     x, t = np.round(rng.random(2000), 2), rng.integers(0, 100, 2000)
@@ -326,7 +326,7 @@ def test_many_batches_of_an_open_pane_are_thinned_out(monkeypatch):
 def test_parts_follow_each_other_and_only_what_overlaps_is_joined():
     def part(times, ids):
         time = np.array(times)
-        return Part(pa.table({"x": ids}), np.array(ids, float), time, np.array(ids), None)
+        return PreparedBatch(pa.table({"x": ids}), np.array(ids, float), time, np.array(ids), None)
 
     rng = np.random.default_rng(5)
     for _ in range(300):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.flow.blob import _checksum, dump, read, write
-from skyband.flow.pipeline import Pipeline
-from skyband.flow.saved import load, save
+from skyband.runtime.pipeline import Pipeline
+from skyband.runtime.saved import load, save
+from skyband.runtime.snapshot import _checksum, dump, read, write
 from strategies import cuts, shapes, time_query
 
 rows = st.lists(

@@ -17,7 +17,7 @@ from skyband.errors import QueryError
 from skyband.kernels.mintopk import FULL, FULL_END, HEAD, PART, PART_END, SEEN
 from skyband.kernels.slide import COUNT, NEWEST, OLDEST
 from skyband.query import Counting, Sliding, TopK
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 from strategies import count_query
 
 INF = float("inf")
@@ -113,7 +113,7 @@ def queries(rng):
 def test_agrees_with_the_definition_over_batches_and_resumes(engine, seed):
     rng = random.Random(seed)
     query = queries(rng)
-    clock, rows = Clock.of(query.window), stream(rng, query)
+    clock, rows = WindowAssigner.of(query.window), stream(rng, query)
     running, said, seen, upto, most = engine(query), [], [], 0, 0
     for batch, till in batches(rng, rows, query):
         upto = int(np.asarray(till).item())
@@ -179,7 +179,7 @@ def test_ordered_scores_find_room(engine, scores):
     query = counting(100, 2, 7)
     rows = [(float(s), t, t) for t, s in enumerate(scores)]
     said = lists(engine(query).advance(objects(rows), np.array([300])))
-    assert said == expected(rows, Clock.of(query.window), 7, 300)
+    assert said == expected(rows, WindowAssigner.of(query.window), 7, 300)
 
 
 @seeds
@@ -206,7 +206,7 @@ def test_recompute_answers_after_every_row(seed):
 def test_groups_are_served_apart_and_put_in_one_order(engine, seed):
     rng = random.Random(seed)
     query = queries(rng)
-    counts, clock = query.window.counts, Clock.of(query.window)
+    counts, clock = query.window.counts, WindowAssigner.of(query.window)
     rows = [(*row, rng.randrange(1 + number // 15)) for number, row in enumerate(stream(rng, query))]
     if counts:  # positions are the group's own
         places = Counter()

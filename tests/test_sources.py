@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.flow import order
-from skyband.flow.source import open_source
+from skyband.runtime import order
+from skyband.runtime.source import open_source
 
 QUERY = sb.TopK(k=2, by="price * volume", window=sb.Sliding("2 minutes", "1 minute"), time="ts")
 START = dt.datetime(2024, 1, 1, 12, 0)
@@ -113,7 +113,7 @@ def test_files_out_of_order_are_ordered_first(tmp_path, monkeypatch):
     monkeypatch.setattr(order, "MEMORY", 1000)  # far less than the file: through a temporary folder
     monkeypatch.setattr(order.in_time_order, "__defaults__", (1000,))
     read = open_source(tmp_path / "a.parquet", 30)
-    kind = sb.flow.time.TimeType.of(query, read.schema.field("ts").type)
+    kind = sb.runtime.time_type.TimeType.of(query, read.schema.field("ts").type)
     spilled = order.in_time_order(read, "ts", kind)
     times = pa.concat_tables([t for t, _ in spilled.batches()])["ts"].to_pylist()
     assert times == sorted(times)
@@ -323,13 +323,13 @@ def test_real_trades_agree_with_duckdb(real_data):
     ],
 )
 def test_ids_hash_as_on_spark(column, hashes):
-    from skyband.flow.ids import id_numbers
+    from skyband.runtime.ids import id_numbers
 
     assert id_numbers(pa.chunked_array([column]), "i").tolist() == hashes
 
 
 def test_ids_of_unsigned_numbers_keep_their_order():
-    from skyband.flow.ids import id_numbers
+    from skyband.runtime.ids import id_numbers
 
     numbers = id_numbers(pa.chunked_array([pa.array([0, 2**63 - 1, 2**63, 2**64 - 1], pa.uint64())]), "i")
     assert numbers.tolist() == sorted(numbers.tolist())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.engines import ENGINES
-from skyband.flow import steps
+from skyband.runtime import steps
 from strategies import cuts, groups, shapes, streams
 
 FINE = sb.Sliding("1000 s", "1 us")

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.flow.score import scores
 from skyband.query.expression import parse
+from skyband.runtime.score import scores
 
 sa = pytest.importorskip("sqlalchemy")
 from sqlalchemy.dialects import postgresql, sqlite  # noqa: E402 - after the check

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
-from skyband.flow.saved import load, save
+from skyband.runtime.saved import load, save
 from skyband.workload.family import Family, Member, families
 from skyband.workload.pipeline import FamilyPipeline
 from strategies import count_query, streams, time_query
@@ -448,7 +448,7 @@ def test_those_who_come_after_all_have_left_agree_with_them():
 
 def test_rows_that_came_while_nobody_asked_are_not_there():
     workload = sb.Workload([asked(name="a")])
-    pipeline = workload.open(table([]).schema, "sweep", rising=True)  # a file: rows need not wait
+    pipeline = workload.open(table([]).schema, "sweep", sorted_input=True)  # a file: rows need not wait
     pipeline.push(table([(1.0, t, t) for t in range(5)]))
     workload.remove("a")
     pipeline.push(table([(1.0, t, t) for t in (5, 6, 8)]))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.flow.saved import load, save
+from skyband.runtime.saved import load, save
 from skyband.workload.family import FEW, Family, Member, families
 from skyband.workload.pipeline import FamilyPipeline
 

@@ -23,7 +23,7 @@ from skyband.spark.share import Share, Shared
 from skyband.tables.changelog import log_changes
 from skyband.tables.memory import Memory
 from skyband.tables.opening import open_table
-from skyband.windows.timeline import BEGINNING
+from skyband.windows.watermark import MIN_TIME
 from skyband.workload.family import families
 from skyband.workload.registry import GRIDS, WATCHED, WORKLOADS, build_shared
 
@@ -166,7 +166,7 @@ def _buckets() -> list[Seed]:
     found = []
     for number, share in enumerate([*shares(), *more, *_joins()]):
         bucket = share.bucket(SCHEMA, share.engine, early=False)
-        bucket.take(packed(share, _rows(0)), BEGINNING)
+        bucket.take(packed(share, _rows(0)), MIN_TIME)
         bucket.take(packed(share, _rows(8)), 9_000_000)
 
         def go_on(saved: dict[str, Any], share: Share = share) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 TARGETS = ("texts", "files", "expressions")
-LED = ["skyband.lang", "skyband.query", "skyband.errors", "skyband.flow.score", "yaml", "lark", "sqlglot"]
+LED = ["skyband.lang", "skyband.query", "skyband.errors", "skyband.runtime.score", "yaml", "lark", "sqlglot"]
 LONGEST = 2_000  # bytes of an input
 _DONE = re.compile(r"^Done (\d+) runs|^#(\d+)\s", re.MULTILINE)
 

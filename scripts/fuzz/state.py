@@ -12,10 +12,10 @@ from scripts.fuzz import mutate
 from scripts.fuzz.texts import told
 
 import skyband as sb
-from skyband.flow.blob import dump, read
+from skyband.runtime.snapshot import dump, read
 from skyband.spark.board import Board
 from skyband.spark.share import Share, Shared, Single
-from skyband.windows.timeline import BEGINNING
+from skyband.windows.watermark import MIN_TIME
 from skyband.workload.family import families
 
 SCHEMA = pa.schema({"ts": pa.timestamp("us", "UTC"), "id": pa.int64(), "x": pa.float64(), "g": pa.string()})
@@ -71,7 +71,7 @@ def seeds() -> list[tuple[bytes, Any]]:
     found = []
     for share in shares():
         bucket = share.bucket(SCHEMA, share.engine, early=False)
-        bucket.take(packed(share, _rows(0)), BEGINNING)
+        bucket.take(packed(share, _rows(0)), MIN_TIME)
         saved = bucket.save()
         found.append((dump(saved, {"engine": share.engine, "query": {}}), saved))
     return found

@@ -11,9 +11,9 @@ import pyarrow as pa
 from scripts.fuzz import mutate
 
 import skyband as sb
-from skyband.flow.score import scores
 from skyband.lang import load
 from skyband.query.expression import Expression, parse
+from skyband.runtime.score import scores
 
 SQL = [
     """SELECT symbol, price, rn FROM (

@@ -29,8 +29,8 @@ from skyband.tables.changelog import log_changes
 from skyband.tables.opening import open_table
 
 if TYPE_CHECKING:
-    from skyband.flow.pipeline import Pipeline
     from skyband.join.pipeline import JoinPipeline
+    from skyband.runtime.pipeline import Pipeline
 
 LATE = 10 * SECOND
 LINES = ("single", "join")
@@ -54,8 +54,8 @@ class Line:
         self.line: Pipeline | JoinPipeline = self._new()
 
     def _new(self) -> Pipeline | JoinPipeline:
-        from skyband.flow.pipeline import Pipeline
         from skyband.join.pipeline import JoinPipeline
+        from skyband.runtime.pipeline import Pipeline
 
         if self.name == "join":
             return JoinPipeline(self.query, ARROW, late=LATE, live=bool(self.service))
@@ -67,9 +67,9 @@ class Line:
 
     def save(self) -> bytes:
         """All that is needed to go on."""
-        from skyband.flow import saved as plain
-        from skyband.flow.blob import dump
         from skyband.join import saved as joined
+        from skyband.runtime import saved as plain
+        from skyband.runtime.snapshot import dump
 
         rooms: dict[str, Any] = {"join": joined, "single": plain}
         found = rooms[self.name].save(self.line)
@@ -77,9 +77,9 @@ class Line:
 
     def load(self, blob: bytes) -> None:
         """Go on."""
-        from skyband.flow import saved as plain
-        from skyband.flow.blob import read
         from skyband.join import saved as joined
+        from skyband.runtime import saved as plain
+        from skyband.runtime.snapshot import read
 
         self.line = self._new()
         _, found = read(blob)
@@ -177,7 +177,7 @@ class Inside:
 
 def main() -> None:
     """Run until killed."""
-    from skyband.flow.blob import dump, read
+    from skyband.runtime.snapshot import dump, read
 
     seed, folder, url, service = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
     store = sqlite3.connect(folder / "out.db", isolation_level=None)

@@ -9,7 +9,7 @@ from test_top_k import QUERIES, asked, closed, cut, plain, trades
 import skyband as sb
 from skyband.spark.board import Board
 from skyband.spark.share import Shared, Single
-from skyband.windows.timeline import BEGINNING
+from skyband.windows.watermark import MIN_TIME
 from skyband.workload.family import per_of
 
 LATE = 30
@@ -19,7 +19,7 @@ COUNTED = ("rows", "late", "without_score")
 def streamed(share, batches, changes=()):
     """What a bucket says of all batches, each cut into two partitions; and its counts. `changes` come packed."""
     said, counts, state = [], {}, None
-    newest = watermark = BEGINNING
+    newest = watermark = MIN_TIME
     for batch in [*batches, None, None]:
         bucket = share.bucket(batches[0].schema, share.engine, early=False)
         if state is not None:

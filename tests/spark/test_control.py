@@ -15,12 +15,12 @@ from streams import write_batches
 from test_top_k import SECOND, asked, cut, plain, trades
 
 import skyband as sb
-from skyband.flow.blob import dump, read
+from skyband.runtime.snapshot import dump, read
 from skyband.spark.control import CONTROL
 from skyband.spark.pipeline import _packing
 from skyband.spark.share import Shared
 from skyband.spark.state import check, fingerprint
-from skyband.windows.timeline import BEGINNING
+from skyband.windows.watermark import MIN_TIME
 from skyband.workload.family import per_of
 from skyband.workload.split import split
 
@@ -52,9 +52,9 @@ def micros(seconds):
 
 def watermarks(batches):
     """The watermark with which each batch begins: what the batches before it have shown."""
-    found, newest = [], BEGINNING
+    found, newest = [], MIN_TIME
     for number, batch in enumerate(batches):
-        found.append(newest - LATE * SECOND if newest > BEGINNING else BEGINNING)
+        found.append(newest - LATE * SECOND if newest > MIN_TIME else MIN_TIME)
         times = [*batch["ts"].cast(pa.int64()).to_pylist(), *(micros(at) for n, at, _ in ORDERS if n == number)]
         newest = max([newest, *times])
     return found, newest
@@ -78,8 +78,8 @@ def expected(batches):
     new = sb.Sliding("100 s", "20 s")
     return pa.concat_tables(
         [
-            of(QUERIES[0], "calm", BEGINNING, micros(240)),
-            of(QUERIES[1], "each", BEGINNING),
+            of(QUERIES[0], "calm", MIN_TIME, micros(240)),
+            of(QUERIES[1], "each", MIN_TIME),
             of(asked(window=new, k=4), "new", micros(120), first_start(micros(430), 20) + 100 * SECOND - 1),
             of(asked(window=new, k=2), "new", micros(430)),
             of(asked(window=sb.Sliding("1 minute", "10 s"), k=1, per=["symbol"]), "far", micros(100), micros(440)),
@@ -226,7 +226,7 @@ def test_a_state_knows_its_part_of_a_family():
 def test_a_stream_with_control_rows_is_killed_and_goes_on(spark, tmp_path):
     """Twice kill -9 of driver, JVM and workers; then a run to the end."""
     batches = cut(trades(600, seed=3, disorder=20), 5, seed=1)
-    write_batches(tmp_path / "in", [mixed(batch, number) for number, batch in enumerate(batches)])
+    write_batches(tmp_path / "in", [row_hash(batch, number) for number, batch in enumerate(batches)])
     folders = [str(tmp_path / name) for name in ("in", "out", "checkpoint")]
     command = [sys.executable, __file__, *folders]
     paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
@@ -253,7 +253,7 @@ def test_a_stream_with_control_rows_is_killed_and_goes_on(spark, tmp_path):
 FIELDS = {"action": "string", "name": "string", "k": "long", "size": "string", "slide": "string", "like": "string"}
 
 
-def mixed(batch, number):
+def row_hash(batch, number):
     """A batch and its control rows in one file, as they come off one log."""
     mine = [(at, order) for n, at, order in ORDERS if n == number]
     told = pa.table(

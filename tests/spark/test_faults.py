@@ -14,7 +14,7 @@ from streams import answers, write_batches
 from test_top_k import QUERIES, asked, closed, cut, plain, trades
 
 import skyband as sb
-from skyband.flow.blob import FORMAT, dump, read
+from skyband.runtime.snapshot import FORMAT, dump, read
 from skyband.spark.state import check, check_bucket, fingerprint
 
 pytestmark = pytest.mark.spark

@@ -20,8 +20,8 @@ class Handle:
 
 operator = pickle.loads(base64.b64decode(sys.argv[1]))
 operator.init(Handle())
-print(operator.state[0], "numba" in sys.modules, "skyband.flow.pipeline" in sys.modules)
-print(operator.shares[0].engine, operator.state[0], "skyband.flow.pipeline" in sys.modules)
+print(operator.state[0], "numba" in sys.modules, "skyband.runtime.pipeline" in sys.modules)
+print(operator.shares[0].engine, operator.state[0], "skyband.runtime.pipeline" in sys.modules)
 """
 
 

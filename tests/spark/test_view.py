@@ -13,8 +13,8 @@ from streams import answers, collected, counted, write_batches
 import skyband as sb
 from servers import postgres_server
 from skyband.errors import SnapshotError
-from skyband.flow.blob import dump, read, unwrite
 from skyband.query.expression import parse
+from skyband.runtime.snapshot import dump, read, unwrite
 from skyband.spark.state import check
 from skyband.spark.watched import Watched
 from skyband.tables.distant import Distant

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.api.session import Asked
-    from skyband.flow.pipeline import Stats
     from skyband.query.join import Choose
+    from skyband.runtime.pipeline import Stats
 
 __all__ = ["METADATA", "Explanation", "Stream", "compare", "explain", "run", "stream"]
 
@@ -105,8 +105,8 @@ def run(  # noqa: PLR0913 - the one wide door
     >>> counts.rows, counts.without_score
     (4, 1)
     """
-    from skyband.flow.pipeline import OutOfOrderError
-    from skyband.flow.steps import in_one_table
+    from skyband.runtime.pipeline import OutOfOrderError
+    from skyband.runtime.steps import in_one_table
 
     session = session_of(query, source, engine, late, ahead, options)
     promote = "permissive" if session.joins else "default"  # remote types show with the first look-up
@@ -249,7 +249,7 @@ class Stream(Iterator["pa.Table"]):
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
-        from skyband.flow.pipeline import Stats
+        from skyband.runtime.pipeline import Stats
 
         return self._session.stats if self._session.pipeline is not None else Stats()
 

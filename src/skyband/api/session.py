@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from skyband.flow.pipeline import Pipeline, Stats
-    from skyband.flow.source import Source
     from skyband.join.pipeline import JoinPipeline
     from skyband.join.together import Together
+    from skyband.runtime.pipeline import Pipeline, Stats
+    from skyband.runtime.source import Source
     from skyband.view.alltime import AllTime
     from skyband.workload.pipeline import WorkloadPipeline
     from skyband.workload.workload import Workload
@@ -42,7 +42,7 @@ class Session:
         ahead: str | timedelta | None,
         options: Mapping[str, object] | None,
     ) -> None:
-        from skyband.flow.source import open_source
+        from skyband.runtime.source import open_source
 
         self.asked = query if isinstance(query, Statement) else Statement(query)
         query, source = self.asked.query, self.asked.rows(source)
@@ -74,31 +74,31 @@ class Session:
 
         With `trusting`, a finite source is taken to be in order; OutOfOrderError says that it is not.
         """
-        from skyband.flow.progress import shown
         from skyband.kernels._jit import tier
+        from skyband.runtime.progress import shown
 
         source, rising = self._in_order(trusting=trusting)
         self.pipeline = None
         if source.finite and source.schema is not None:
-            self.pipeline = self._open(source.schema, rising=rising)
+            self.pipeline = self._open(source.schema, sorted_input=rising)
         for rows, watermark in shown(source.batches(), source.rows, wanted=progress):
             if self.pipeline is None:
                 if not rows.num_rows and "null" in map(str, rows.schema.types):
                     continue  # an empty list has no type: the next batch will tell
-                self.pipeline = self._open(rows.schema, rising=rising)
+                self.pipeline = self._open(rows.schema, sorted_input=rising)
             tier.saw(rows.num_rows)
             yield from map(self.asked.shaped, self.pipeline.push_in_steps(rows, self._micros(watermark)))
         if self.pipeline is not None:
             yield from map(self.asked.shaped, self.pipeline.finish_in_steps())
 
-    def _open(self, schema: pa.Schema, *, rising: bool) -> _Line:
-        from skyband.flow.pipeline import Pipeline
+    def _open(self, schema: pa.Schema, *, sorted_input: bool) -> _Line:
+        from skyband.runtime.pipeline import Pipeline
 
         if self.query.join is not None:
             from skyband.join.pipeline import JoinPipeline
 
-            ways = {"late": self.late or 0, "ahead": self.ahead, "rising": rising}
-            join = JoinPipeline(self.query, schema, **ways, live=not self.source.finite)  # type: ignore[arg-type]
+            ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "sorted_input": sorted_input}
+            join = JoinPipeline(self.query, schema, **ways, live=not self.source.finite)
             join.between(*self.between)
             return join
 
@@ -116,7 +116,7 @@ class Session:
             self.plan.engine,
             late=self.late or 0,
             ahead=self.ahead,
-            rising=rising,
+            sorted_input=sorted_input,
             options=self.options,
         )
 
@@ -127,9 +127,9 @@ class Session:
             return source, False
         if trusting:
             return source, True
-        from skyband.flow.order import in_time_order, rising
-        from skyband.flow.schema import check_schema
-        from skyband.flow.time import TimeType
+        from skyband.runtime.order import in_time_order, rising
+        from skyband.runtime.schema import check_schema
+        from skyband.runtime.time_type import TimeType
 
         assert source.schema is not None
         assert query.time is not None
@@ -143,7 +143,7 @@ class Session:
         """A watermark as the source gave it, in microseconds."""
         if watermark is None:
             return None
-        from skyband.windows.timeline import check_watermark
+        from skyband.windows.watermark import check_watermark
 
         assert self.pipeline is not None
         kind = self.pipeline.time
@@ -182,8 +182,8 @@ class WorkloadSession(Session):
         """Whether remote columns are in the answers of any query."""
         return any(query.join is not None for query in self.workload.values())
 
-    def _open(self, schema: pa.Schema, *, rising: bool) -> _Line:
-        ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "rising": rising}
+    def _open(self, schema: pa.Schema, *, sorted_input: bool) -> _Line:
+        ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "sorted_input": sorted_input}
         if not self.joins:
             return self.workload.open(schema, self.engine, options=self.options, fixed=self.fixed, **ways)
         from skyband.join.together import joined_workload

@@ -21,14 +21,14 @@ def on_spark(query: TopK) -> None:
     import pyarrow as pa
 
     from skyband.engines.plan import choose
-    from skyband.flow.blob import dump, read, unwrite, write
     from skyband.kernels._jit import tier
+    from skyband.runtime.snapshot import dump, read, unwrite, write
     from skyband.spark.share import Single
-    from skyband.windows.timeline import BEGINNING
+    from skyband.windows.watermark import MIN_TIME
 
     tier.compile()
     share = Single(query, choose(query, "auto").engine)
-    state, watermark = b"", BEGINNING
+    state, watermark = b"", MIN_TIME
     for batch in _trades(query):
         bucket = share.bucket(batch.schema, share.engine, early=False)
         if state:

@@ -35,7 +35,7 @@ def completed(answers: Answers) -> Answers:
     if answers.schema or answers.kind not in ("parquet", "json", "csv") or not answers.path:
         return answers
     from skyband.errors import SkybandError
-    from skyband.flow.source import open_source
+    from skyband.runtime.source import open_source
 
     try:
         schema = open_source(answers.path).schema

@@ -11,7 +11,7 @@ from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.kernels import mintopk as kernels
 from skyband.kernels.mintopk import FULL, FULL_END, HEAD, NUMBERS, Nodes, Runs
 from skyband.kernels.slide import COUNT, FREE, OLDEST, PEAK, Lists
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class MinTopk:
     """
 
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        self._clock = Clock.of(query.window)
+        self._clock = WindowAssigner.of(query.window)
         self._k = int(query.k)
         self._state = _rounds.fresh(NUMBERS)
         self._nodes = Nodes(*(np.empty(0, t) for t in (float, *["i8"] * 4, *["i4"] * 2)))

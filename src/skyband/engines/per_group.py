@@ -8,7 +8,7 @@ import numpy as np
 
 from skyband.engines.protocol import Answers, Engine, EngineClass, Objects, Snapshot
 from skyband.engines.validation import checked, held, numbered, require
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ class PerGroup:
         self._engine_class = engine_class
         self._query = query
         self._engines: dict[int, Engine] = {}
-        self._clock = Clock.of(query.window)
+        self._clock = WindowAssigner.of(query.window)
         self._upto = _NEVER
         self._kept: dict[int, int] = {}  # how many candidates each group has
         self._total = 0  # of all groups

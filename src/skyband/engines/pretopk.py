@@ -11,7 +11,7 @@ from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.kernels import pretopk as kernels
 from skyband.kernels.pretopk import Nodes
 from skyband.kernels.slide import FREE, PEAK, STATE, Lists
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ class PreTopk:
     """
 
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        self._clock = Clock.of(query.window)
+        self._clock = WindowAssigner.of(query.window)
         self._k = int(query.k)
         length = _rounds.ring(self._clock)
         _rounds.check_memory("pretopk", "k rows of every open window", length * self._k, query)

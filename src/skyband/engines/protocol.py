@@ -51,7 +51,7 @@ class Answers(NamedTuple):
     """
 
     step: np.ndarray  # int64: number of the window; after every row: how many rows its group has seen
-    end: np.ndarray  # int64: where the window ends, see windows.Clock
+    end: np.ndarray  # int64: where the window ends, see windows.WindowAssigner
     group: np.ndarray  # int32: whose list it is
     first: np.ndarray  # int64, one longer: where each list begins
     id: np.ndarray  # int64

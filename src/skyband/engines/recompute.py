@@ -8,7 +8,7 @@ import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.validation import WINDOWS, checked, held, objects, require
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class Recompute:
         self._k = int(query.k)
         self._size = query.window.size
         # after every row there are no windows to count: the clock is not asked
-        self._clock = Clock.of(query.window) if query.window.kind == "slide" else None
+        self._clock = WindowAssigner.of(query.window) if query.window.kind == "slide" else None
         self._rows = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         self._next: int | None = None  # the next window to answer, None: no row yet
         self._steps = 0  # rows seen, for answers after every row
@@ -95,7 +95,7 @@ class Recompute:
         score, time, id, _ = self._rows
         return {"score": score, "time": time, "id": id, "state": np.array(state, np.int64)}
 
-    def _windows_asked(self, arrivals: Objects, upto: int, clock: Clock) -> Iterator[Asked]:
+    def _windows_asked(self, arrivals: Objects, upto: int, clock: WindowAssigner) -> Iterator[Asked]:
         """Every window that closes, but not all of the empty ones."""
         self._rows = _joined(self._rows, arrivals)
         time = self._rows.time

@@ -14,7 +14,7 @@ from skyband.errors import QueryError
 from skyband.kernels import sap as kernels
 from skyband.kernels.sap import BUILDS, BUILT, FIRST, MADE, NUMBERS, PARTS, SLOTS, TAKEN, Parts, Rule
 from skyband.kernels.slide import COUNT, OLDEST, PEAK, Lists
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ class SAP:
     def __init__(
         self, query: TopK, resume: Mapping[str, np.ndarray] | None = None, *, partition: str = "dynamic"
     ) -> None:
-        self._clock = Clock.of(query.window)
+        self._clock = WindowAssigner.of(query.window)
         self._k = int(query.k)
         _rounds.check_memory("sap", f"k rows of each of {SLOTS} partitions", SLOTS * self._k, query)
         self._rule = _rule(partition, self._clock.ratio)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from skyband.query import TopK
-    from skyband.windows import Clock
+    from skyband.windows import WindowAssigner
 
 _ROUND = 1 << 24  # rows in the lists of one round, at most (or k)
 _NEVER = -(1 << 62)  # no window yet
@@ -54,13 +54,13 @@ def check_memory(engine: str, what: str, references: int, query: TopK) -> None:
         raise QueryError(msg)
 
 
-def ring(clock: Clock) -> int:
+def ring(clock: WindowAssigner) -> int:
     """Length of a ring over all windows that can be open at once: a power of two."""
     return 1 << (clock.ratio - 1).bit_length()
 
 
 def answers(
-    take: Callable[[Lists], int], grow: Callable[[], None], state: np.ndarray, clock: Clock, k: int, upto: int
+    take: Callable[[Lists], int], grow: Callable[[], None], state: np.ndarray, clock: WindowAssigner, k: int, upto: int
 ) -> Answers:
     """What `take` gives out, called again with more nodes or more room until it is done."""
     state[ROW] = 0
@@ -97,7 +97,7 @@ def saved(kept: Objects, state: np.ndarray) -> Snapshot:
 def restore(
     advance: Callable[[Objects, int], Answers],
     state: np.ndarray,
-    clock: Clock,
+    clock: WindowAssigner,
     resume: Mapping[str, np.ndarray],
 ) -> None:
     """Insert what was kept once more, in its old order, into the windows that were open."""

@@ -14,7 +14,7 @@ from skyband.engines.validation import WINDOWS, banded, checked, held, objects, 
 from skyband.kernels.order import by_group
 from skyband.kernels.pages import Sheet
 from skyband.kernels.sweep import NEVER, Marks, Rows, Shape, settled, sweep
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -57,7 +57,7 @@ class Sweep:
     """
 
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        clock = Clock.of(query.window)
+        clock = WindowAssigner.of(query.window)
         self._shape = Shape(query.k, clock.size, clock.slide, clock.origin)
         self.peak = 0
         self._upto = NEVER

@@ -119,7 +119,7 @@ def evaluate(
         msg = f"k={k!r} counts no rank: write a whole number of at least 1, or leave it out"
         raise QueryError(msg)
     groups = [per] if isinstance(per, str) else list(per)
-    from skyband.flow.source import as_table
+    from skyband.runtime.source import as_table
 
     found, true = (_lists(as_table(table), by, prefix, groups) for table in (answers, oracle))
     most = k or max((len(items) for lists in (found, true) for items in lists.values()), default=1)

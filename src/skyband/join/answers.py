@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.arrow import concat_rows, from_storage
 from skyband.join.replica import NEVER
 from skyband.join.topkn import STATUS
+from skyband.runtime.arrow import concat_rows, from_storage
 
 if TYPE_CHECKING:
     from skyband.join.board import Board
@@ -51,7 +51,7 @@ def columns_of(line: JoinPipeline, answers: list[Answer]) -> pa.Table:
     if line.names is not None:
         named = [line.names[board.number] for board in boards]
         columns[query.column("query")] = pa.array(np.repeat(np.array(named, object), sizes), pa.string())
-    shown = [board.clock.shown(np.array([a.end])) for board, a in zip(boards, answers, strict=True)]
+    shown = [board.clock.bounds(np.array([a.end])) for board, a in zip(boards, answers, strict=True)]
     for at, name in enumerate(("window_start", "window_end")):
         moments = np.repeat(_joined([pair[at] for pair in shown], np.int64), sizes)
         plain = line.clock.counts or line.time is None

@@ -10,20 +10,20 @@ from skyband.errors import QueryError
 from skyband.join.policies import named
 from skyband.join.summed import Summed
 from skyband.join.valued import Valued
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
 
-    from skyband.flow.part import Part
-    from skyband.flow.time import TimeType
     from skyband.join.pipeline import JoinPipeline
     from skyband.join.replica import Replica
     from skyband.query import TopK
     from skyband.query.expression import Expression
     from skyband.query.join import Choose, Join
+    from skyband.runtime.batch import PreparedBatch
+    from skyband.runtime.time_type import TimeType
 
 LONG_AGO = -(1 << 62)
 _NO_ROWS = np.empty(0, np.int64)
@@ -36,7 +36,7 @@ class Board:
         assert query.join is not None
         self.line, self.number, self.query, self.group = line, number, query, group
         self.join: Join = query.join
-        self.clock = Clock.of(query.window)
+        self.clock = WindowAssigner.of(query.window)
         self.policy: Choose = named(self.join.policy)
         self.unlimited = bool(getattr(self.policy, "unlimited", False))
         getattr(self.policy, "ready", int)()  # not at the first answer, whose deadline is running
@@ -48,7 +48,7 @@ class Board:
 
     # ------------------------------------------------------------ rows in
 
-    def hand(self, part: Part | None, key: np.ndarray) -> None:
+    def hand(self, part: PreparedBatch | None, key: np.ndarray) -> None:
         """Rows that the windows to come may take, in the order of time, and the numbers of their keys."""
         self._part, self._key, self._at = part, key, 0
         self._time = _NO_ROWS if part is None else part.time

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import SchemaError, SourceError
-from skyband.flow.source import open_source
 from skyband.join.shared import decoded
+from skyband.runtime.source import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from skyband.flow.time import TimeType
     from skyband.query import TopK
     from skyband.query.join import Join
+    from skyband.runtime.time_type import TimeType
 
 
 PUSHED = True

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from skyband.errors import SchemaError
-from skyband.flow.score import scores
 from skyband.query.join import OWN
 from skyband.query.topk import RESERVED
+from skyband.runtime.score import scores
 
 if TYPE_CHECKING:
     from skyband.query import TopK

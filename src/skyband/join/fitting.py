@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from skyband.errors import SchemaError, SkybandError
-from skyband.flow.score import scores
 from skyband.query.expression import Expression
 from skyband.query.points import Distance, Weighted
+from skyband.runtime.score import scores
 
 if TYPE_CHECKING:
     from skyband.join.pipeline import JoinPipeline

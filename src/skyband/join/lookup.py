@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.errors import TableError
-from skyband.flow.source import as_table
 from skyband.redaction import redact
+from skyband.runtime.source import as_table
 
 if TYPE_CHECKING:
     from skyband.query.join import Join

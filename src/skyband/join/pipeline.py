@@ -9,14 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import SchemaError
-from skyband.flow.ids import id_numbers, read_ids
-from skyband.flow.keys import Groups
-from skyband.flow.part import Part, joined
-from skyband.flow.pipeline import END, OutOfOrderError, Stats
-from skyband.flow.schema import check_schema, conform
-from skyband.flow.score import scores
-from skyband.flow.steps import InOneStep
-from skyband.flow.time import TimeType
 from skyband.join.answers import Answer, columns_of
 from skyband.join.board import Board
 from skyband.join.changes import Changes
@@ -24,8 +16,15 @@ from skyband.join.checks import check_names, check_types
 from skyband.join.remote import Remote
 from skyband.join.replica import Replica
 from skyband.join.shared import remote_types, shared_join, start_rows
-from skyband.windows import Clock, Timeline
-from skyband.windows.clocks import Clocks
+from skyband.runtime.batch import PreparedBatch, joined
+from skyband.runtime.groups import Groups
+from skyband.runtime.ids import id_numbers, read_ids
+from skyband.runtime.pipeline import END, OutOfOrderError, Stats
+from skyband.runtime.schema import check_schema, conform
+from skyband.runtime.score import scores
+from skyband.runtime.steps import InOneStep
+from skyband.runtime.time_type import TimeType
+from skyband.windows import WatermarkTracker, WindowAssigner, WindowAssignerUnion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +48,7 @@ class JoinStats(Stats):
 
 
 class JoinPipeline(InOneStep):
-    """Queries with one join over one stream; the same door as `flow.pipeline.Pipeline`.
+    """Queries with one join over one stream; the same door as `runtime.pipeline.Pipeline`.
 
     Rows wait until their pane closes; of each key's rows in a pane the newest stands for all. Then, at the end of
     each window: pushed changes are applied, the policy chooses, the look-ups run, the answer goes out. Groups, and
@@ -64,7 +63,7 @@ class JoinPipeline(InOneStep):
         *,
         late: int = 0,
         ahead: int | None = None,
-        rising: bool = False,
+        sorted_input: bool = False,
         live: bool = True,
         others: Mapping[str, TopK] | None = None,
         per: Sequence[str] | None = None,
@@ -79,10 +78,12 @@ class JoinPipeline(InOneStep):
             check_names(one, schema)
             check_types(one, schema)
         self.per = list(query.per if per is None else per)
-        clocks = [Clock.of(one.window) for one in self.queries]
-        self.clock: Clock | Clocks = clocks[0] if len(set(clocks)) == 1 else Clocks(clocks)
+        clocks = [WindowAssigner.of(one.window) for one in self.queries]
+        self.clock: WindowAssigner | WindowAssignerUnion = (
+            clocks[0] if len(set(clocks)) == 1 else WindowAssignerUnion(clocks)
+        )
         self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
-        self.timeline = Timeline(cast("Clock", self.clock), late, ahead)
+        self.timeline = WatermarkTracker(cast("WindowAssigner", self.clock), late, ahead)
         self.keys = Groups([self.join.on])
         self.groups = [Groups(one.per) if one.per else None for one in self.queries]
         self.replica = Replica(self.join.columns, self.clock.slide, remote_types(self.join))
@@ -90,10 +91,10 @@ class JoinPipeline(InOneStep):
         self.changes = Changes(query, self.join, self.time)
         self.stop = END  # no window that ends later is answered
         self._since: int | None = None
-        self.waiting: list[Part] = []
+        self.waiting: list[PreparedBatch] = []
         self._ties = np.empty(0, np.int64)
         self.position = 0
-        self._rising, self.live = rising, live
+        self._sorted_input, self.live = sorted_input, live
         self._stats = JoinStats()
         self.begun = False
         self.usable: set[tuple[pa.DataType, ...]] = set()  # types of remote columns that all scores can take
@@ -113,7 +114,7 @@ class JoinPipeline(InOneStep):
     @property
     def stats(self) -> JoinStats:
         """What has been seen and done so far."""
-        self._stats.late, self._stats.ahead = self.timeline.lost
+        self._stats.late, self._stats.ahead = self.timeline.dropped
         self._stats.last_error = self.remote.error
         peak = sum(board.held.peak for board in self.boards.values())
         self._stats.peak_candidates = max(self._stats.peak_candidates, peak)
@@ -129,30 +130,30 @@ class JoinPipeline(InOneStep):
         self._stats.rows += rows.num_rows
         rows = conform(rows, self.schema)
         if self.clock.counts:
-            return self.count(Part(rows, _nothing(rows.num_rows), np.empty(0, np.int64), None, None))
+            return self.count(PreparedBatch(rows, _nothing(rows.num_rows), np.empty(0, np.int64), None, None))
         assert self.time is not None
         time, missing = self.time.micros(rows.column(self.query.time))
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
         ids, missing = (None, None) if self.query.id is None else read_ids(rows.column(self.query.id), self.query.id)
-        return self.take(Part(rows, _nothing(len(time)), time, ids, None, missing), watermark)
+        return self.take(PreparedBatch(rows, _nothing(len(time)), time, ids, None, missing), watermark)
 
-    def take(self, part: Part, watermark: int | None = None) -> pa.Table:
+    def take(self, part: PreparedBatch, watermark: int | None = None) -> pa.Table:
         """Take rows that have their time, in any order; give the answers of the windows they close."""
         self.remote.begin()
-        taken = self.timeline.admit(part.time, watermark, rising=self._rising)
+        taken = self.timeline.admit(part.time, watermark, sorted_input=self._sorted_input)
         if taken is None:
             raise OutOfOrderError
         self._wait(part if taken.all() else part.take(np.flatnonzero(taken)))
-        return self._advance(self.timeline.edge, self.timeline.watermark)
+        return self._advance(self.timeline.closed_until, self.timeline.watermark)
 
-    def count(self, part: Part) -> pa.Table:
+    def count(self, part: PreparedBatch) -> pa.Table:
         """Counting windows: every row takes the next position."""
         self.remote.begin()
         place = np.arange(self.position, self.position + part.rows.num_rows)
         self.position += part.rows.num_rows
-        self._wait(Part(part.rows, _nothing(len(place)), place, None, None))
+        self._wait(PreparedBatch(part.rows, _nothing(len(place)), place, None, None))
         return self._advance(self.position, self.position)
 
     def between(self, since: int | None, until: int | None) -> None:
@@ -161,7 +162,7 @@ class JoinPipeline(InOneStep):
         self.stop = END if until is None else until
         self._open_boards()
 
-    def since(self, clock: Clock) -> int | None:
+    def since(self, clock: WindowAssigner) -> int | None:
         """The first window to be answered; None: that of the first row."""
         return None if self._since is None else -(-(self._since - clock.origin + clock.shift) // clock.slide)
 
@@ -174,7 +175,7 @@ class JoinPipeline(InOneStep):
         self.remote.begin()
         return self._table([]) if self.clock.counts else self._advance(END, END)
 
-    def _wait(self, part: Part) -> None:
+    def _wait(self, part: PreparedBatch) -> None:
         key = part.rows.column(self.join.on)
         if key.null_count:
             self._stats.without_key += key.null_count
@@ -202,7 +203,7 @@ class JoinPipeline(InOneStep):
         self._forget_boards()
         return self._table(answers)
 
-    def _deal(self, part: Part | None, key: np.ndarray) -> None:
+    def _deal(self, part: PreparedBatch | None, key: np.ndarray) -> None:
         """Hand every board its rows; boards of new groups open."""
         for number, groups in enumerate(self.groups):
             if part is None:
@@ -225,7 +226,7 @@ class JoinPipeline(InOneStep):
             if self.groups[board.number] is not None and board.idle():
                 del self.boards[place]
 
-    def _release(self, edge: int) -> Part | None:
+    def _release(self, edge: int) -> PreparedBatch | None:
         """The waiting rows before `edge`, in order."""
         if not self.waiting:
             return None
@@ -234,7 +235,7 @@ class JoinPipeline(InOneStep):
         self.waiting = [whole.take(slice(cut, len(whole.time)))] if cut < len(whole.time) else []
         return whole.take(slice(0, cut)) if cut else None
 
-    def _coded(self, part: Part | None) -> np.ndarray:
+    def _coded(self, part: PreparedBatch | None) -> np.ndarray:
         """The number of each row's key."""
         if part is None:
             return np.empty(0, np.int64)
@@ -248,7 +249,7 @@ class JoinPipeline(InOneStep):
         """Room for all keys known."""
         self.replica.grow(len(self.keys))
 
-    def _begin(self, part: Part) -> None:
+    def _begin(self, part: PreparedBatch) -> None:
         """Fill the replica with what it starts with."""
         self.begun = True
         initial = self.join.initial

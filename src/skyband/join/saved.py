@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines.validation import WINDOWS, among, checked, held, require, under, whole
-from skyband.flow.part import Part, joined
-from skyband.flow.saved import load_payload, refusing, table_of
 from skyband.join.board import LONG_AGO, Board
 from skyband.join.replica import NEVER
 from skyband.join.summed import Summed
 from skyband.join.valued import Valued
-from skyband.windows.timeline import Late
+from skyband.runtime.batch import PreparedBatch, joined
+from skyband.runtime.saved import load_payload, refusing, table_of
+from skyband.windows.watermark import DroppedRows
 
 if TYPE_CHECKING:
     from skyband.join.pipeline import JoinPipeline
@@ -30,7 +30,7 @@ def save(line: JoinPipeline) -> Saved:
     forget_keys(line)
     lookup, time = line.remote.lookup, line.timeline
     quiet = int((clock_time.time() + lookup.quiet - clock_time.monotonic()) * 1e6)  # as others read the clock
-    at = [time.watermark, time.newest, *time.lost, line.position, line.begun, line.remote.purse.saved, quiet]
+    at = [time.watermark, time.newest, *time.dropped, line.position, line.begun, line.remote.purse.saved, quiet]
     saved: Saved = {
         "line": np.array(at, np.int64),
         "boards": np.array(list(line.boards), np.int64).reshape(-1, 2),
@@ -96,7 +96,7 @@ def load(line: JoinPipeline, saved: Mapping[str, Any]) -> None:
     watermark, newest, late, ahead, position, begun, purse, quiet = (int(x) for x in found["line"])
     require(min(late, ahead, position) >= 0, "line has a value that it cannot have")
     time = line.timeline
-    time.watermark, time.newest, time.lost = watermark, newest, Late(late, ahead)
+    time.watermark, time.newest, time.dropped = watermark, newest, DroppedRows(late, ahead)
     line.position, line.begun, line.remote.purse.saved = position, bool(begun), purse
     line.remote.lookup.quiet = quiet / 1e6 - clock_time.time() + clock_time.monotonic()
     if "keys" in saved:
@@ -119,14 +119,14 @@ def load(line: JoinPipeline, saved: Mapping[str, Any]) -> None:
         line.waiting = [_waiting(line, saved)]
 
 
-def _waiting(line: JoinPipeline, saved: Mapping[str, Any]) -> Part:
+def _waiting(line: JoinPipeline, saved: Mapping[str, Any]) -> PreparedBatch:
     rows = table_of(saved, "waiting")
     holds = {"time": held("i8", "rows")} | ({} if line.queries[0].id is None else {"id": whole("rows")})
     columns = under(saved, "waiting/")
     if "missing" in columns and "id" in holds:
         holds["missing"] = held("?", "rows")
     found = checked(columns, holds, rows=rows.num_rows)
-    part = Part(rows, np.zeros(rows.num_rows), found["time"], found.get("id"), None, found.get("missing"))
+    part = PreparedBatch(rows, np.zeros(rows.num_rows), found["time"], found.get("id"), None, found.get("missing"))
     require(part.in_order(), "the rows that wait are in no order of time")
     return part
 

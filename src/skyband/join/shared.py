@@ -117,7 +117,7 @@ def start_rows(initial: Any) -> pa.Table:
     """
     import pyarrow as pa
 
-    from skyband.flow.source import open_source
+    from skyband.runtime.source import open_source
 
     try:
         source = open_source(initial)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.payload import Payload
-from skyband.flow.score import scores
 from skyband.join.answers import Answer, ages
 from skyband.join.candidates import Candidates
 from skyband.join.counts import Counts
 from skyband.join.valued import rescored
+from skyband.runtime.row_store import RowStore
+from skyband.runtime.score import scores
 
 if TYPE_CHECKING:
-    from skyband.flow.part import Part
     from skyband.join.board import Board
+    from skyband.runtime.batch import PreparedBatch
 
 _AHEAD = 8  # windows to come whose lists are predicted
 _SPARE = 1 << 14
@@ -29,7 +29,7 @@ class Summed:
     def __init__(self, line: Board) -> None:
         self.line = line
         self.counts = Counts(line.join.aggregates)
-        self.payload = Payload()
+        self.payload = RowStore()
         self.peak = 0
         self._kept = 0
         self._panes = 0
@@ -45,7 +45,7 @@ class Summed:
         newest(pane, key, np.full(len(self.line.keys), -(1 << 62)), keep)
         return np.flatnonzero(keep)
 
-    def take(self, part: Part, key: np.ndarray, places: np.ndarray) -> None:
+    def take(self, part: PreparedBatch, key: np.ndarray, places: np.ndarray) -> None:
         """Take a pane; `places` are each key's newest rows."""
         self._panes += 1
         if self._panes % 8 == 0:  # many small pieces are slow to look through

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import QueryError
-from skyband.flow.steps import InOneStep
 from skyband.join.pipeline import JoinPipeline, JoinStats
+from skyband.runtime.steps import InOneStep
 
 if TYPE_CHECKING:
-    from skyband.flow.pipeline import Stats
-    from skyband.flow.time import TimeType
     from skyband.query import TopK
+    from skyband.runtime.pipeline import Stats
+    from skyband.runtime.time_type import TimeType
 
 
 class Line(Protocol):

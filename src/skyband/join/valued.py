@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.payload import Payload
 from skyband.join.answers import Answer, ages
 from skyband.join.candidates import Candidates
 from skyband.join.extremes import Extremes
 from skyband.join.topkn import BOUND, EXACT, GUESS, Listed, TopKN
 from skyband.query.expression import Expression
+from skyband.runtime.row_store import RowStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyband.flow.part import Part
     from skyband.join.board import Board
+    from skyband.runtime.batch import PreparedBatch
 
 _ALL = 1 << 40  # a list that forgets nothing
 _SPARE = 1 << 14  # rows that may pile up before the useless ones are dropped
@@ -41,7 +41,7 @@ class Valued:
         cap = _ALL if getattr(line.policy, "whole", False) else self._wide + join.reserve
         self.extremes = Extremes(line)
         self.list = TopKN(cap, 0, line.clock.ratio, len(self.extremes.columns))
-        self.payload = Payload()
+        self.payload = RowStore()
         self.unscored = _no_rows()  # slot, key and last window of rows that wait for a remote row
         self.forgotten = np.empty(0, np.int64)  # by key: the last window of a forgotten object
         self.ranked = np.empty(0, np.bool_)  # by key: whether that object had a score
@@ -68,7 +68,7 @@ class Valued:
         newest(pane, key, np.full(len(self.line.keys), -(1 << 62)), keep)
         return np.flatnonzero(keep)
 
-    def take(self, part: Part, key: np.ndarray, places: np.ndarray) -> None:
+    def take(self, part: PreparedBatch, key: np.ndarray, places: np.ndarray) -> None:
         """Take a pane; `places` are the rows of it that count."""
         self._panes += 1
         if self._panes % 32 == 0:  # many small pieces are slow to look through
@@ -311,7 +311,7 @@ def rescored(line: Board, rows: pa.Table, key: np.ndarray, values: Mapping[str, 
             many[name] = pa.array(values[name].ravel())
         else:
             many[name] = pa.nulls(len(which)) if remote is None else remote[name].take(pa.array(which))
-    from skyband.flow.score import scores
+    from skyband.runtime.score import scores
 
     score = scores(by, pa.table(many)).reshape(len(key), worlds)
     return -score if line.query.ascending else score

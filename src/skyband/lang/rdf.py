@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import MissingLibraryError, SourceError
-from skyband.flow.source import as_table, open_source
 from skyband.lang.match import rows
 from skyband.lang.rspql.terms import HOME, escaped
 from skyband.query.duration import instant
+from skyband.runtime.source import as_table, open_source
 
 if TYPE_CHECKING:
     from skyband.lang.pattern import Pattern

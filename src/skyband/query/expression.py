@@ -2,7 +2,7 @@
 
 sqlglot reads the text; what it found is translated node by node into a small tree of our own. A node
 that is not in the tables below is refused, so nothing that could open a file, call a service or run a
-user's function ever reaches an engine. `flow/score.py` evaluates the tree on columns.
+user's function ever reaches an engine. `runtime/score.py` evaluates the tree on columns.
 """
 
 from __future__ import annotations

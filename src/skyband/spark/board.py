@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.blob import unwrite
-from skyband.flow.ids import mixed
-from skyband.flow.time import TimeType
 from skyband.query import Ever
+from skyband.runtime.ids import row_hash
+from skyband.runtime.snapshot import unwrite
+from skyband.runtime.time_type import TimeType
 from skyband.spark.prune import NEVER, Counts, Packed, in_utc, placed
 from skyband.view.alltime import AllTime
 from skyband.view.board import Leaderboard
 from skyband.view.partial import PANE, Measure, partial_totals
 from skyband.view.saved import load, save
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
-    from skyband.flow.saved import Saved
     from skyband.query import TopK
+    from skyband.runtime.saved import Saved
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class BoardPacker:
 
     def __init__(self, query: TopK, keys: list[int]) -> None:
         self.query, self.keys = query, np.array(keys, np.int32)
-        self.clock = Clock.of(query.window)
+        self.clock = WindowAssigner.of(query.window)
         self.counts = Counts(len(keys))
         self.partials: list[pa.Table] = []
 
@@ -78,7 +78,7 @@ class BoardPacker:
     def _bucket(self, rows: pa.Table) -> np.ndarray:
         if not self.query.per:
             return np.zeros(rows.num_rows, np.int64)
-        return placed(mixed(rows.select(list(self.query.per))), len(self.keys))
+        return placed(row_hash(rows.select(list(self.query.per))), len(self.keys))
 
     def packed(self) -> Iterator[pa.RecordBatch]:
         """All partial totals, one row for each bucket."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.errors import QueryError, SchemaError, nearest
-from skyband.flow.time import TimeType
 from skyband.query import Sliding
 from skyband.query.limits import MAX_K, check_integer
+from skyband.runtime.time_type import TimeType
 from skyband.spark.prune import NO_COUNTS, Packed, in_utc
 from skyband.spark.session import column
-from skyband.windows.timeline import BEGINNING
+from skyband.windows.watermark import MIN_TIME
 from skyband.workload.admission import joined
 from skyband.workload.family import Member
 
@@ -106,7 +106,7 @@ def obey(
     A new query is exact from the watermark on, where all buckets stand alike, whatever rows they have met.
     """
     notes, refused = [], 0
-    if line.timeline.watermark > BEGINNING:
+    if line.timeline.watermark > MIN_TIME:
         line.blind = line.timeline.watermark
     for order in sorted((json.loads(text) for text in set(orders)), key=_turn):
         known = {*names, *(m.name for m in line.family.members)}
@@ -148,7 +148,7 @@ def _check(order: dict[str, Any], known: Iterable[str]) -> None:
 def _turn(order: dict[str, Any]) -> tuple[int, int, str, str]:
     action = order.get("action")
     return (
-        BEGINNING if order.get("at") is None else order["at"],
+        MIN_TIME if order.get("at") is None else order["at"],
         -_ACTIONS.index(action) if action in _ACTIONS else 0,
         str(order.get("name")),
         json.dumps(order, sort_keys=True),

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import SchemaError
-from skyband.flow.blob import unwrite
-from skyband.flow.schema import check_schema
-from skyband.flow.score import check_types
-from skyband.flow.time import TimeType
 from skyband.query import Ever
+from skyband.runtime.schema import check_schema
+from skyband.runtime.score import check_types
+from skyband.runtime.snapshot import unwrite
+from skyband.runtime.time_type import TimeType
 from skyband.spark.prune import utc_type
 
 if TYPE_CHECKING:

@@ -12,21 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError
-from skyband.flow.blob import unwrite
-from skyband.flow.keys import Groups
-from skyband.flow.part import Part
 from skyband.join.changes import PUSHED
 from skyband.join.pipeline import JoinPipeline
 from skyband.join.saved import load, save
 from skyband.join.shared import shared_join, start_rows
+from skyband.runtime.batch import PreparedBatch
+from skyband.runtime.groups import Groups
+from skyband.runtime.snapshot import unwrite
 from skyband.spark.prune import TIME, Blobs, Counts, Origin, Packer, arranged, in_utc, unpacked
-from skyband.windows import Clock
-from skyband.windows.clocks import Clocks
+from skyband.windows import WindowAssigner, WindowAssignerUnion
 
 if TYPE_CHECKING:
-    from skyband.flow.saved import Saved
     from skyband.join.lookup import Lookup
     from skyband.query import TopK
+    from skyband.runtime.saved import Saved
 
 LOOKUPS = ("wanted", "made", "failed", "overdue", "incomplete")
 """What is counted of a join besides what is counted of every query: look-ups, and answers that may lack rows."""
@@ -73,8 +72,8 @@ class Joined:
 
     def clock(self) -> Any:
         """When windows of any of them begin and end."""
-        clocks = [Clock.of(one.window) for one in self.queries]
-        return clocks[0] if len(set(clocks)) == 1 else Clocks(clocks)
+        clocks = [WindowAssigner.of(one.window) for one in self.queries]
+        return clocks[0] if len(set(clocks)) == 1 else WindowAssignerUnion(clocks)
 
     def line(self, schema: pa.Schema) -> JoinPipeline:
         """Their pipeline, anew."""
@@ -139,7 +138,7 @@ class JoinPacker(Packer):
         named = dict.fromkeys(name for one in share.queries for name in (*one.per, one.join.on))  # type: ignore[union-attr]
         self._key = Groups(list(named))
 
-    def _pruned(self, part: Part, pane: np.ndarray, ends: np.ndarray) -> Part:
+    def _pruned(self, part: PreparedBatch, pane: np.ndarray, ends: np.ndarray) -> PreparedBatch:
         del ends
         if not self._newest or not len(part.time):
             return part
@@ -263,6 +262,6 @@ def pack_changes(keys: list[int], time: str, names: list[str]) -> Callable[[Any]
     return pack
 
 
-def _none(schema: pa.Schema) -> Part:
+def _none(schema: pa.Schema) -> PreparedBatch:
     empty = np.empty(0, np.int64)
-    return Part(schema.empty_table(), np.empty(0), empty, empty, None)
+    return PreparedBatch(schema.empty_table(), np.empty(0), empty, empty, None)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.blob import unwrite
-from skyband.flow.saved import load, save
+from skyband.runtime.saved import load, save
+from skyband.runtime.snapshot import unwrite
 from skyband.spark.control import CONTROL, obey, tidied
 from skyband.spark.prune import Counts, Origin, arranged, unpacked
 from skyband.workload.family import Member
 
 if TYPE_CHECKING:
-    from skyband.flow.part import Part
-    from skyband.flow.pipeline import Pipeline
-    from skyband.flow.saved import Saved
+    from skyband.runtime.batch import PreparedBatch
+    from skyband.runtime.pipeline import Pipeline
+    from skyband.runtime.saved import Saved
     from skyband.spark.share import Shared, Single
     from skyband.workload.pipeline import FamilyPipeline
 
@@ -64,7 +64,7 @@ class Bucket:
         load(copy, self.engine, save(self.line))
         return copy
 
-    def _punctual(self, part: Part, edge: int) -> Part:
+    def _punctual(self, part: PreparedBatch, edge: int) -> PreparedBatch:
         """Without the rows of panes that have closed, which are counted already."""
         clock = self.line.clock
         if clock.counts or not clock.slide:
@@ -72,7 +72,7 @@ class Bucket:
         late = np.asarray(clock.pane_end(part.time)) <= edge
         return part.take(np.flatnonzero(~late)) if late.any() else part
 
-    def _push(self, parts: list[Part], origins: list[Origin | None], watermark: int) -> pa.Table:
+    def _push(self, parts: list[PreparedBatch], origins: list[Origin | None], watermark: int) -> pa.Table:
         line = self.line
         if not parts:
             return line.finish() if line.clock.counts else line.push(self.schema.empty_table(), watermark)

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from skyband.flow.blob import dump, read, unwrite, write
+from skyband.runtime.snapshot import dump, read, unwrite, write
 from skyband.spark.state import Partition, check, check_bucket, chunks, widened
-from skyband.windows.timeline import BEGINNING, check_watermark
+from skyband.windows.watermark import MIN_TIME, check_watermark
 
 if TYPE_CHECKING:
     from skyband.spark.board import AllTimeBucket, BoardBucket
@@ -96,7 +96,7 @@ class Operator(StatefulProcessor):
         if packed is not None:
             self.partition.take_rows(self.numbers[key])
         millis = timer.getCurrentWatermarkInMs()
-        watermark = check_watermark(millis * 1000, f"{millis} ms") if millis > 0 else BEGINNING
+        watermark = check_watermark(millis * 1000, f"{millis} ms") if millis > 0 else MIN_TIME
         old = self._stored()
         header, bucket = self._bucket(key, old)
         answers = bucket.take(packed or _NOTHING, watermark)

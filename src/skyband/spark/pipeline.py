@@ -403,15 +403,15 @@ def _answering(shares: dict[int, Share], schema: pa.Schema, *, early: bool) -> C
 
     def answer(packed: pa.Table) -> pa.Table:
         from skyband.spark.prune import in_utc
-        from skyband.windows.timeline import BEGINNING
+        from skyband.windows.watermark import MIN_TIME
 
         columns = packed.to_pydict()
         share = shares[columns["bucket"][0]]
         bucket = share.bucket(schema, share.engine, early=early)
-        taken = bucket.take(columns, BEGINNING)
+        taken = bucket.take(columns, MIN_TIME)
         if early:  # there is but one trigger, and nothing is open after it
             taken = taken.filter(taken.column(share.query.column("final")))
-        newest = BEGINNING
+        newest = MIN_TIME
         if _NEWEST in columns and bucket.line.time is not None:
             time, _ = bucket.line.time.micros(in_utc(packed).column(_NEWEST))
             newest = int(time[0])

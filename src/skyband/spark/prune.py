@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError
-from skyband.flow.ids import mixed, read_ids
-from skyband.flow.keys import Groups
-from skyband.flow.part import Part, joined
-from skyband.flow.schema import conform
-from skyband.flow.time import TimeType
-from skyband.windows import Clock
+from skyband.runtime.batch import PreparedBatch, joined
+from skyband.runtime.groups import Groups
+from skyband.runtime.ids import read_ids, row_hash
+from skyband.runtime.schema import conform
+from skyband.runtime.time_type import TimeType
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -48,7 +48,7 @@ class Packer:
         self.clock = share.clock()
         self.keys = np.array(keys, np.int32)
         self.groups = Groups(query.per) if query.per else None
-        self.parts: list[Part] = []
+        self.parts: list[PreparedBatch] = []
         self.origins: list[Origin | None] = []  # of each part
         self.counts = Counts(len(keys))
         self.limit = _MANY
@@ -75,7 +75,7 @@ class Packer:
             number, missing_id = read_ids(rows.column(self.query.id), self.query.id)
         score = self.share.values(rows)
         group = np.zeros(len(score), np.int32) if self.groups is None else self.groups.codes(rows)
-        part = Part(rows, score, time, number, group, missing_id)
+        part = PreparedBatch(rows, score, time, number, group, missing_id)
         if self.prunes:
             pane, ends = self._panes(time)
             unscored = np.isnan(score)
@@ -106,7 +106,7 @@ class Packer:
         table = self.groups.table()
         if table is None:
             return np.zeros(0, np.int64)
-        return placed(mixed(table), len(self.keys))
+        return placed(row_hash(table), len(self.keys))
 
     def _panes(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each row the number of its pane in this batch, and where the panes end."""
@@ -116,7 +116,7 @@ class Packer:
         low, high = int(start.min()), int(start.max())
         if low == high:
             return np.zeros(len(time), np.int64), np.array([self.clock.pane_end(low)])
-        regular = isinstance(self.clock, Clock) and self.clock.size % self.clock.slide == 0
+        regular = isinstance(self.clock, WindowAssigner) and self.clock.size % self.clock.slide == 0
         step = self.clock.slide if regular else 1
         if (high - low) // step <= 4 * len(time) and regular:  # close together: no need to sort
             ends = self.clock.pane_end(low + step * np.arange((high - low) // step + 1))
@@ -124,7 +124,7 @@ class Packer:
         starts, pane = np.unique(start, return_inverse=True)
         return pane, np.asarray(self.clock.pane_end(starts))
 
-    def _pruned(self, part: Part, pane: np.ndarray, ends: np.ndarray) -> Part:
+    def _pruned(self, part: PreparedBatch, pane: np.ndarray, ends: np.ndarray) -> PreparedBatch:
         from skyband.kernels.prune import best_rows
 
         groups = 1 if self.groups is None else len(self.groups)
@@ -291,7 +291,7 @@ COUNTS = ["pane", "rows", "without_score", "without_time"]
 NO_COUNTS = pa.table({name: np.empty(0, np.int64) for name in COUNTS})
 
 
-def _columns(part: Part) -> pa.Table:
+def _columns(part: PreparedBatch) -> pa.Table:
     """Rows with their score, time and number as columns."""
     table = part.rows
     score = pa.array(part.score.reshape(-1))
@@ -301,7 +301,7 @@ def _columns(part: Part) -> pa.Table:
     return table if part.id is None else table.append_column(NUMBER, pa.array(part.id, mask=part.missing))
 
 
-def unpacked(table: pa.Table, schema: pa.Schema) -> Part:
+def unpacked(table: pa.Table, schema: pa.Schema) -> PreparedBatch:
     """The rows of a blob again, in the types of `schema`; groups are the receiver's to number."""
     numbered = NUMBER in table.column_names
     rows = conform(table.drop_columns([SCORE, TIME, *([NUMBER] if numbered else [])]), schema)
@@ -313,11 +313,11 @@ def unpacked(table: pa.Table, schema: pa.Schema) -> Part:
     score = table.column(SCORE).combine_chunks()
     if pa.types.is_fixed_size_list(score.type):
         point = score.flatten().to_numpy().reshape(-1, score.type.list_size)
-        return Part(rows, point, time, number, None, missing)
-    return Part(rows, score.to_numpy(zero_copy_only=False), time, number, None, missing)
+        return PreparedBatch(rows, point, time, number, None, missing)
+    return PreparedBatch(rows, score.to_numpy(zero_copy_only=False), time, number, None, missing)
 
 
-def arranged(parts: Sequence[Part], origins: Sequence[Origin | None], query: TopK) -> Part:
+def arranged(parts: Sequence[PreparedBatch], origins: Sequence[Origin | None], query: TopK) -> PreparedBatch:
     """All rows of a batch in the order in which they are taken.
 
     Rows with an id go by time and id. Rows of counting windows without one go in the order in which they came, which
@@ -343,7 +343,7 @@ def arranged(parts: Sequence[Part], origins: Sequence[Origin | None], query: Top
     return whole
 
 
-def settled(part: Part) -> Part:
+def settled(part: PreparedBatch) -> PreparedBatch:
     """Rows by time and id, and those that agree in both by what is in them: never by which task was first."""
     part = part.sorted()
     ids = part.id_order()
@@ -353,7 +353,7 @@ def settled(part: Part) -> Part:
     if not same.any():
         return part
     doubtful = np.flatnonzero(np.r_[same, False] | np.r_[False, same])
-    content = mixed(part.rows.take(pa.array(doubtful)))
+    content = row_hash(part.rows.take(pa.array(doubtful)))
     order = np.lexsort((content, ids[doubtful], part.time[doubtful]))
     places = np.arange(len(part.time))
     places[doubtful] = doubtful[order]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from skyband.flow.pipeline import Pipeline
-from skyband.flow.score import points, ranks_by
+from skyband.runtime.pipeline import Pipeline
+from skyband.runtime.score import points, ranks_by
 from skyband.spark.board import Board
 from skyband.spark.joined import Joined
-from skyband.windows import Clock
-from skyband.workload.clock import SharedClock
+from skyband.windows import WindowAssigner
 from skyband.workload.family import AFTER, NEVER
-from skyband.workload.pipeline import FamilyPipeline
+from skyband.workload.pipeline import FamilyPipeline, family_assigner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +34,7 @@ class Single:
 
     def clock(self) -> Any:
         """When its windows begin and end."""
-        return Clock.of(self.query.window)
+        return WindowAssigner.of(self.query.window)
 
     def line(self, schema: pa.Schema, engine: str) -> Pipeline:
         """Its pipeline, anew."""
@@ -81,7 +80,7 @@ class Shared:
     def clock(self) -> Any:
         """When windows of any of them begin and end."""
         plain = self.family.points or self.query.window.kind == "row"
-        return Clock.of(self.query.window) if plain else SharedClock(self.family)
+        return WindowAssigner.of(self.query.window) if plain else family_assigner(self.family)
 
     def line(self, schema: pa.Schema, engine: str, members: Sequence[Member] | None = None) -> FamilyPipeline:
         """Their pipeline, anew; with `members`, that of the queries that take part now."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skyband.errors import QueryError, SinkError
-from skyband.flow.ids import mixed
 from skyband.query import Ever, TopK
+from skyband.runtime.ids import row_hash
 from skyband.tables._need import shown
 from skyband.tables._patience import patience
 
@@ -191,7 +191,9 @@ class Latest:
         import sqlalchemy as sa
 
         shifting = {self.query.column(name) for name in _SHIFTING}
-        keys = mixed(answers.drop_columns([name for name in answers.column_names if name in shifting])).view(np.int64)
+        keys = row_hash(answers.drop_columns([name for name in answers.column_names if name in shifting])).view(
+            np.int64
+        )
         rows = [
             {_KEY: key, **{name: _stored(value) for name, value in row.items()}}
             for key, row in zip(keys.tolist(), answers.to_pylist(), strict=True)

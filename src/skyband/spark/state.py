@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.errors import SnapshotError
-from skyband.flow.blob import header_of
+from skyband.runtime.snapshot import header_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from skyband.flow.saved import Saved
     from skyband.query import TopK
+    from skyband.runtime.saved import Saved
 
 CHUNK = 4 << 20
 """Bytes of a chunk; only chunks that have changed are written."""

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError, SchemaError, nearest
-from skyband.flow.blob import unwrite
-from skyband.flow.ids import id_numbers
-from skyband.flow.score import scores
 from skyband.query.duration import duration
+from skyband.runtime.ids import id_numbers
+from skyband.runtime.score import scores
+from skyband.runtime.snapshot import unwrite
 from skyband.spark.pipeline import bucket_keys, check_version, gathered, map_rows, metric_name, stateful
 from skyband.spark.prune import NEVER, Counts, Packed, in_utc
 from skyband.spark.session import column, suit
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from skyband.flow.saved import Saved
     from skyband.query.expression import Expression
+    from skyband.runtime.saved import Saved
 
 SCORE = "__skyband_score"
 _COUNTED = ("rows", "without_score", "without_time", "late", "stale", "refills", "failed_refills", "incomplete")

@@ -1,8 +1,8 @@
 """Score expressions as SQL, built of SQLAlchemy objects: the only way in which one reaches a database.
 
-The rules are those of `flow.score`: operands are doubles, NaN is NULL, and so is the result of an arithmetic operation
-or function that is not finite. Since infinity and NaN stay such in sums, products, roots and logarithms, one test
-around them is enough (`_unchecked`). Numbers and texts are bound, columns are looked up in the table.
+The rules are those of `runtime.score`: operands are doubles, NaN is NULL, and so is the result of an arithmetic
+operation or function that is not finite. Since infinity and NaN stay such in sums, products, roots and logarithms, one
+test around them is enough (`_unchecked`). Numbers and texts are bound, columns are looked up in the table.
 
 What cannot be written shortly raises `UnsuitableError`, and PostgreSQL raises an error on overflow and underflow: the
 caller then reads the columns and computes the score itself.

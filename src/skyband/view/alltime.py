@@ -8,24 +8,24 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines.validation import checked, held, require
-from skyband.flow.arrow import take_rows
-from skyband.flow.emit import Lines, change_names
-from skyband.flow.pipeline import Stats
-from skyband.flow.saved import refusing
-from skyband.flow.schema import conform
-from skyband.flow.steps import InOneStep
+from skyband.runtime.arrow import take_rows
+from skyband.runtime.emit import EmittedRows, change_names
+from skyband.runtime.pipeline import Stats
+from skyband.runtime.saved import refusing
+from skyband.runtime.schema import conform
+from skyband.runtime.steps import InOneStep
 from skyband.view.keyed import Keyed, LastLists
 from skyband.view.partial import Partials, folded_rows, numbers_of
 from skyband.view.saved import check_cells, load_keys
 from skyband.view.totals import Totals
-from skyband.windows import Clock, Timeline
+from skyband.windows import WatermarkTracker, WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines import Answers
-    from skyband.flow.saved import Saved
     from skyband.query import TopK
+    from skyband.runtime.saved import Saved
 
 _HOLDS = {
     "key": held("i4", "cells", low=0, high=(1 << 31) - 1),
@@ -62,8 +62,8 @@ class AllTime(Keyed, InOneStep):
     def __init__(self, query: TopK, schema: pa.Schema, *, live: bool = False) -> None:
         super().__init__(query, schema)
         self.live = live
-        self.clock = Clock(1, 1, counts=True)
-        self.timeline = Timeline(self.clock)
+        self.clock = WindowAssigner(1, 1, counts=True)
+        self.timeline = WatermarkTracker(self.clock)
         self.totals = Totals(query, self.measure, self.clock)
         self.step = 0
         self._last = LastLists()  # of each group
@@ -118,7 +118,7 @@ class AllTime(Keyed, InOneStep):
         """What the lists are now, of groups whose list is another than it was; or what changed in them."""
         if found is None or not len(found.group):
             if self._empty is None:
-                self._empty = self._columns(Lines.none(changes=True))
+                self._empty = self._columns(EmittedRows.none(changes=True))
             return self._empty
         lines = self._arrivals(found) if self.query.emit == "arrivals" else self._changes(found)
         self.stats.answer_rows += len(lines)
@@ -128,24 +128,24 @@ class AllTime(Keyed, InOneStep):
         return table
 
     @staticmethod
-    def _arrivals(found: Answers) -> Lines:
+    def _arrivals(found: Answers) -> EmittedRows:
         assert found.rank is not None
         group = np.repeat(found.group, np.diff(found.first))
-        return Lines(group, group, group, found.rank, found.score, found.id)
+        return EmittedRows(group, group, group, found.rank, found.score, found.id)
 
-    def _changes(self, found: Answers) -> Lines:
+    def _changes(self, found: Answers) -> EmittedRows:
         groups = 1 if self.groups is None else len(self.groups)
         first, group = found.first, found.group
         which, kind, rank, cell, score = self._last.moves(found.id, found.score, first, group, groups, self.query.ranks)
         if self.query.emit != "answers":
-            return Lines(which, which, group[which], rank, score, cell, kind)
+            return EmittedRows(which, which, group[which], rank, score, cell, kind)
         lists = np.unique(which)
         sizes = first[lists + 1] - first[lists]
         rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
         place, which = np.repeat(first[lists], sizes) + rank - 1, np.repeat(lists, sizes)
-        return Lines(which, which, group[which], rank, found.score[place], found.id[place], None)
+        return EmittedRows(which, which, group[which], rank, found.score[place], found.id[place], None)
 
-    def _columns(self, lines: Lines) -> pa.Table:
+    def _columns(self, lines: EmittedRows) -> pa.Table:
         query = self.query
         columns = {query.column("step"): pa.array(np.full(len(lines), self.step))}
         for name in query.per:

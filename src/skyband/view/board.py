@@ -1,4 +1,4 @@
-"""A leaderboard over a stream: batches in, ranked keys out. The same doors as `flow.pipeline.Pipeline`."""
+"""A leaderboard over a stream: batches in, ranked keys out. The same doors as `runtime.pipeline.Pipeline`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow import steps
-from skyband.flow.arrow import take_rows
-from skyband.flow.emit import Lines, change_names
-from skyband.flow.pipeline import END, OutOfOrderError, Stats
-from skyband.flow.runs import GroupRuns, Spans
-from skyband.flow.schema import conform
-from skyband.flow.steps import in_one_table
-from skyband.flow.time import TimeType
+from skyband.runtime import steps
+from skyband.runtime.arrow import take_rows
+from skyband.runtime.emit import EmittedRows, change_names
+from skyband.runtime.pipeline import END, OutOfOrderError, Stats
+from skyband.runtime.runs import GroupRuns, Spans
+from skyband.runtime.schema import conform
+from skyband.runtime.steps import in_one_table
+from skyband.runtime.time_type import TimeType
 from skyband.view.keyed import Keyed, LastLists
 from skyband.view.partial import PANE, Partials, folded_partials, folded_rows, numbers_of
 from skyband.view.totals import Totals
-from skyband.windows import Clock, Timeline
+from skyband.windows import WatermarkTracker, WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,18 +55,18 @@ class Leaderboard(Keyed):
         *,
         late: int = 0,
         ahead: int | None = None,
-        rising: bool = False,
+        sorted_input: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(query, schema)
         assert query.time is not None
         self.options = options
         self.engine = engine
-        self.clock = Clock.of(query.window)
+        self.clock = WindowAssigner.of(query.window)
         self.time = TimeType.of(query, schema.field(query.time).type)
-        self.timeline = Timeline(self.clock, late, ahead)
+        self.timeline = WatermarkTracker(self.clock, late, ahead)
         self.totals = Totals(query, self.measure, self.clock)
-        self._rising = rising
+        self._sorted_input = sorted_input
         self.runs = GroupRuns() if query.per else None
         self.waiting: list[Partials] = []
         self._buffered, self._limit = 0, _SPARE  # how many partial totals wait, and how many may
@@ -80,7 +80,7 @@ class Leaderboard(Keyed):
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
-        self._stats.late, self._stats.ahead = self.timeline.lost
+        self._stats.late, self._stats.ahead = self.timeline.dropped
         self._stats.peak_candidates = self.totals.peak
         return self._stats
 
@@ -101,7 +101,7 @@ class Leaderboard(Keyed):
         if missing is not None:
             self._stats.without_time += int(missing.sum())
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        taken = self.timeline.admit(time, watermark, rising=self._rising)
+        taken = self.timeline.admit(time, watermark, sorted_input=self._sorted_input)
         if taken is None:
             raise OutOfOrderError
         if not taken.all():
@@ -164,7 +164,7 @@ class Leaderboard(Keyed):
             yield self._table(None)
             return
         self._next_end = self.clock.next_end(upto)
-        self._release(END if upto == END else self.timeline.edge)
+        self._release(END if upto == END else self.timeline.closed_until)
         windows = max(steps.ANSWERS // max(min(self.query.k * self.totals.groups, self.totals.number), 1), 1)
         while True:
             reached, last = self.totals.reach()
@@ -219,7 +219,7 @@ class Leaderboard(Keyed):
         saved = self.totals.snapshot()
         runs = np.arange(self.totals.groups)
         if self.runs is not None:
-            since = self.timeline.newest if self._rising else self.timeline.edge
+            since = self.timeline.newest if self._sorted_input else self.timeline.closed_until
             busy = [saved["group"][cells], np.flatnonzero(saved["shown"]), self.runs.open(since, self._spans)]
             runs = np.unique(np.concatenate(busy)).astype(np.int64)
         renumbered = np.full(max(number, 1), -1, np.int64)
@@ -276,29 +276,29 @@ class Leaderboard(Keyed):
             if len(lines):
                 return self._columns(lines)
         if self._empty is None:
-            self._empty = self._columns(Lines.none(changes=self.query.emit == "changes"))
+            self._empty = self._columns(EmittedRows.none(changes=self.query.emit == "changes"))
         return self._empty
 
-    def _lines(self, answers: Answers) -> Lines:
+    def _lines(self, answers: Answers) -> EmittedRows:
         if self.query.emit == "changes":
             return self._changes(answers)
         sizes = np.diff(answers.first)
         rank = np.arange(len(answers.id)) - np.repeat(answers.first[:-1], sizes) + 1
         rank = rank if answers.rank is None else answers.rank
         step, end, group = (np.repeat(column, sizes) for column in (answers.step, answers.end, answers.group))
-        return Lines(step, end, group, rank, answers.score, answers.id)
+        return EmittedRows(step, end, group, rank, answers.score, answers.id)
 
-    def _changes(self, found: Answers) -> Lines:
+    def _changes(self, found: Answers) -> EmittedRows:
         keep = (np.diff(found.first) > 0) | (found.end <= self.timeline.watermark)  # the end deletes nothing
         first = np.append(found.first[:-1][keep], found.first[-1])
         step, end, group = found.step[keep], found.end[keep], found.group[keep]
         groups = 1 if self.runs is None else self.runs.count
         which, kind, rank, cell, score = self.last.moves(found.id, found.score, first, group, groups, self.query.ranks)
-        return Lines(step[which], end[which], group[which], rank, score, cell, kind)
+        return EmittedRows(step[which], end[which], group[which], rank, score, cell, kind)
 
-    def _columns(self, lines: Lines) -> pa.Table:
+    def _columns(self, lines: EmittedRows) -> pa.Table:
         query = self.query
-        start, end = self.clock.shown(lines.end)
+        start, end = self.clock.bounds(lines.end)
         columns = {
             query.column("window_start"): self.time.column(start),
             query.column("window_end"): self.time.column(end),

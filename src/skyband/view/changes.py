@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
-from skyband.flow.ids import id_numbers
-from skyband.flow.source import as_table
+from skyband.runtime.ids import id_numbers
+from skyband.runtime.source import as_table
 from skyband.tables.protocol import CHANGE, VERSION
 
 _KINDS = ("insert", "update", "update_postimage", "delete", "update_preimage")

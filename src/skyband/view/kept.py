@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from skyband.engines.validation import among, checked, held, require
 from skyband.errors import SchemaError, nearest
-from skyband.flow.ids import id_numbers
-from skyband.flow.payload import Payload
-from skyband.flow.saved import load_payload, table_of
+from skyband.runtime.ids import id_numbers
+from skyband.runtime.row_store import RowStore
+from skyband.runtime.saved import load_payload, table_of
 from skyband.tables.protocol import SCORE
 from skyband.view.core import Core
 
@@ -40,7 +40,7 @@ class Kept:
         self.core, self.key = core, key
         self.columns = tuple(columns)
         self.types: dict[str, pa.DataType] = {}
-        self._payload = Payload()
+        self._payload = RowStore()
         self._fits: pa.Schema | None = None  # columns that need no other types
         if types is not None:
             self._learn(types)

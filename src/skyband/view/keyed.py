@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines.groups import Pool, room_for
-from skyband.flow.arrow import from_storage
-from skyband.flow.keys import Groups
-from skyband.flow.schema import check_schema
+from skyband.runtime.arrow import from_storage
+from skyband.runtime.groups import Groups
+from skyband.runtime.schema import check_schema
 from skyband.view.partial import Measure, tie_numbers
 
 if TYPE_CHECKING:

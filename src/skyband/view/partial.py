@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.flow.arrow import plain, plain_type, take_rows
-from skyband.flow.keys import Groups, combine_codes
-from skyband.flow.score import scores
 from skyband.query import Ever
 from skyband.query.expression import Expression
-from skyband.windows import Clock
+from skyband.runtime.arrow import plain, plain_type, take_rows
+from skyband.runtime.groups import Groups, combine_codes
+from skyband.runtime.score import scores
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
-    from skyband.flow.ids import Ids
     from skyband.query import TopK
+    from skyband.runtime.ids import Ids
 
 PANE, INTS, FLOATS = "__skyband_pane", "__skyband_int", "__skyband_float"
 _COUNT, _WHOLE, _DECIMAL, _REAL, _EXTREME = range(5)  # as in kernels.totals, which is slow to import
@@ -132,7 +132,7 @@ def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarr
         rows, time, ints, floats = take_rows(rows, places), time[places], ints[places], floats[places]
     names = [*query.per, *query.of]
     ever = isinstance(query.window, Ever)
-    pane = np.zeros(len(time), np.int64) if ever else np.asarray(Clock.of(query.window).pane(time))
+    pane = np.zeros(len(time), np.int64) if ever else np.asarray(WindowAssigner.of(query.window).pane(time))
     code = _panes(pane)
     codes = int(code.max(initial=-1)) + 1
     for name in names:
@@ -244,8 +244,8 @@ def _dense(code: np.ndarray, codes: int) -> tuple[np.ndarray, int]:
 
 def tie_numbers(table: pa.Table, names: tuple[str, ...]) -> Ids:
     """What orders keys of equal totals: one column like an id, several by a hash of all."""
-    from skyband.flow.ids import Ids, mixed, read_ids
+    from skyband.runtime.ids import Ids, read_ids, row_hash
 
     if len(names) == 1:
         return read_ids(table.column(names[0]), names[0])
-    return Ids(mixed(table.select(list(names))).view(np.int64))
+    return Ids(row_hash(table.select(list(names))).view(np.int64))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.engines.validation import checked, held, parted, require, under, whole
-from skyband.flow.saved import load_groups, refusing, save_groups, table_of
+from skyband.runtime.saved import load_groups, refusing, save_groups, table_of
 from skyband.view.keyed import LastLists
 from skyband.view.partial import Partials
-from skyband.windows.timeline import Late
+from skyband.windows.watermark import DroppedRows
 
 if TYPE_CHECKING:
-    from skyband.flow.saved import Saved
+    from skyband.runtime.saved import Saved
     from skyband.view.alltime import AllTime
     from skyband.view.board import Leaderboard
     from skyband.view.totals import Totals
@@ -25,7 +25,7 @@ def save(board: Leaderboard) -> Saved:
     time = board.timeline
     cells, scores, last = board.last.saved()
     saved: Saved = {
-        "line": np.array([time.watermark, time.newest, *time.lost], np.int64),
+        "line": np.array([time.watermark, time.newest, *time.dropped], np.int64),
         "key": board.key_of,
         "last": last,
         "lists/cell": cells,
@@ -68,7 +68,11 @@ def load(board: Leaderboard, saved: Saved) -> None:
     """Put a new leaderboard where another one stood when it was saved."""
     found = checked(saved, _HOLDS)
     watermark, newest, late, ahead = (int(x) for x in found["line"])
-    board.timeline.watermark, board.timeline.newest, board.timeline.lost = watermark, newest, Late(late, ahead)
+    board.timeline.watermark, board.timeline.newest, board.timeline.dropped = (
+        watermark,
+        newest,
+        DroppedRows(late, ahead),
+    )
     group = None
     if board.groups is not None and board.runs is not None:
         group = load_groups(board.groups, board.runs, saved, max(newest, watermark))

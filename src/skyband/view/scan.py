@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.score import scores
+from skyband.runtime.score import scores
 from skyband.tables.protocol import SCORE
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyband.errors import SnapshotError
-from skyband.flow.blob import dump, read
+from skyband.runtime.snapshot import dump, read
 
 if TYPE_CHECKING:
-    from skyband.flow.saved import Saved
+    from skyband.runtime.saved import Saved
 
 _KIND = {"kind": "view"}
 _AGAIN = "build the view again with sb.View(...)"

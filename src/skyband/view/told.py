@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.emit import change_names
-from skyband.flow.ids import id_numbers
+from skyband.runtime.emit import change_names
+from skyband.runtime.ids import id_numbers
 from skyband.tables.protocol import CHANGE, SCORE
 
 

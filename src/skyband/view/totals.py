@@ -9,8 +9,8 @@ import numpy as np
 from skyband.engines import Answers
 from skyband.engines.groups import room_for
 from skyband.engines.validation import FAR, Column, checked, held, require, whole
-from skyband.flow.ids import Ids
 from skyband.kernels.boards import EPOCH, HIGH, LOW, NO_BOUND, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
+from skyband.runtime.ids import Ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from skyband.engines.protocol import Snapshot
     from skyband.query import TopK
     from skyband.view.partial import Measure
-    from skyband.windows import Clock
+    from skyband.windows import WindowAssigner
 
 _NEVER = -(1 << 62)
 _LIST = 64  # keys that there is room for in every list from the start
@@ -54,7 +54,7 @@ class Totals:
     number of keys.
     """
 
-    def __init__(self, query: TopK, measure: Measure, clock: Clock) -> None:
+    def __init__(self, query: TopK, measure: Measure, clock: WindowAssigner) -> None:
         self.query = query
         self.measure = measure
         self._clock = (clock.size, clock.slide, clock.origin)

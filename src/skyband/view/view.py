@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from skyband.errors import QueryError, SchemaError, TableError
-from skyband.flow.score import scores
 from skyband.kernels._jit import tier
+from skyband.runtime.score import scores
 from skyband.tables.protocol import VERSION, NotPushedDownError
 from skyband.view import fields
 from skyband.view.changes import Batch, batch_of, keys_of

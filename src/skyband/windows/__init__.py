@@ -1,6 +1,6 @@
-"""WHEN: which window a row belongs to, when it closes, and rows in any order put in order."""
+"""Window arithmetic on whole numbers: which windows hold a row, when they close, and which rows are late."""
 
-from skyband.windows.clock import Clock
-from skyband.windows.timeline import Timeline
+from skyband.windows.assigner import WindowAssigner, WindowAssignerUnion
+from skyband.windows.watermark import MAX_TIME, MIN_TIME, WatermarkTracker, check_watermark
 
-__all__ = ["Clock", "Timeline"]
+__all__ = ["MAX_TIME", "MIN_TIME", "WatermarkTracker", "WindowAssigner", "WindowAssignerUnion", "check_watermark"]

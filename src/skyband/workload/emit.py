@@ -9,7 +9,7 @@ import numpy as np
 from skyband.engines.groups import room_for
 from skyband.engines.protocol import Answers as Ranked
 from skyband.engines.validation import checked, held, require
-from skyband.flow.emit import Emitter, Lines, Reported
+from skyband.runtime.emit import EmittedRows, Emitter, Reported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ class SharedEmitter(Emitter):
         self._shape = (0, 0)  # numbers and groups that there is room for
         self._groups = 0  # there are fewer groups
 
-    def lines(self, answers: Any, groups: int, watermark: int) -> Lines:
+    def lines(self, answers: Any, groups: int, watermark: int) -> EmittedRows:
         """What of `answers` goes out."""
         if self._emit != "changes":
             lines = super().lines(Ranked(*answers[:6])._replace(rank=answers.rank), groups, watermark)
@@ -42,16 +42,16 @@ class SharedEmitter(Emitter):
         lines.query, lines.group = lines.group // wide, lines.group % wide
         return lines
 
-    def _arrivals(self, lines: Lines) -> Lines:
+    def _arrivals(self, lines: EmittedRows) -> EmittedRows:
         return lines  # done by `_first_seen`, which knows the queries
 
-    def _first_seen(self, lines: Lines) -> Lines:
+    def _first_seen(self, lines: EmittedRows) -> EmittedRows:
         """Each row once for every query."""
         assert lines.query is not None
         keys, first = np.unique(lines.slot * _ROOM + lines.query, return_index=True)
         keep = np.sort(first[self._reported.add(keys)])
         names = ("step", "end", "group", "rank", "score", "slot", "query")
-        return Lines(**{name: getattr(lines, name)[keep] for name in names})
+        return EmittedRows(**{name: getattr(lines, name)[keep] for name in names})
 
     def add_reported(self, number: int, slots: np.ndarray) -> None:
         """Rows that a query has had as arrivals already."""

@@ -14,7 +14,7 @@ from skyband.errors import QueryError
 from skyband.query import Counting, Distance, Sliding, TopK, Weighted
 from skyband.query.duration import spoken
 from skyband.query.expression import Expression
-from skyband.windows import Clock
+from skyband.windows import WindowAssigner
 
 NEVER = -(1 << 62)
 AFTER = 1 << 62
@@ -40,9 +40,9 @@ class Member:
     by: Distance | Weighted | None = None  # its own score, in a family of points
 
     @cached_property
-    def clock(self) -> Clock:
+    def clock(self) -> WindowAssigner:
         """When its windows begin and end."""
-        return Clock.of(self.window)
+        return WindowAssigner.of(self.window)
 
     @cached_property
     def row(self) -> list[int]:

@@ -9,15 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError
-from skyband.flow.arrow import take_rows
-from skyband.flow.pipeline import Pipeline, Stats
-from skyband.flow.runs import Spans
-from skyband.flow.schema import check_schema
-from skyband.flow.score import points
-from skyband.flow.steps import Shapes, in_one_table
-from skyband.flow.time import TimeType
-from skyband.windows.timeline import BEGINNING
-from skyband.workload.clock import SharedClock
+from skyband.runtime.arrow import take_rows
+from skyband.runtime.pipeline import Pipeline, Stats
+from skyband.runtime.runs import Spans
+from skyband.runtime.schema import check_schema
+from skyband.runtime.score import points
+from skyband.runtime.steps import Shapes, in_one_table
+from skyband.runtime.time_type import TimeType
+from skyband.windows import MIN_TIME, WindowAssignerUnion
 from skyband.workload.emit import SharedEmitter
 from skyband.workload.family import NEVER, Family, Member, kinship, place
 from skyband.workload.registry import GRIDS, WORKLOADS, build_shared, known
@@ -25,10 +24,16 @@ from skyband.workload.registry import GRIDS, WORKLOADS, build_shared, known
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from skyband.flow.emit import Lines
     from skyband.query import TopK
-    from skyband.windows import Clock
+    from skyband.runtime.emit import EmittedRows
+    from skyband.windows import WindowAssigner
     from skyband.workload.protocol import ChangingEngine
+
+
+def family_assigner(family: Family) -> WindowAssignerUnion:
+    """Return the panes of all members of a family, and of those that its reserve lets in."""
+    finest = None if family.reserve is None else family.reserve.finest
+    return WindowAssignerUnion((m.clock for m in family.members), counts=family.counts, finest=finest)
 
 
 class FamilyPipeline(Pipeline):
@@ -82,12 +87,12 @@ class FamilyPipeline(Pipeline):
             return Independent("sweep", self.family, resume)
         return build_shared(engine, self.family, resume, self.options)
 
-    def _clock(self) -> SharedClock | Clock:
+    def _clock(self) -> WindowAssignerUnion | WindowAssigner:
         plain = self.family.points or self.family.query.window.kind == "row"
-        return super()._clock() if plain else SharedClock(self.family)
+        return super()._clock() if plain else family_assigner(self.family)
 
     def _spans(self) -> Spans:
-        if isinstance(self.clock, SharedClock):
+        if isinstance(self.clock, WindowAssignerUnion):
             return Spans(*(self.family.records[name] for name in ("size", "slide", "origin")))
         return super()._spans()
 
@@ -100,12 +105,12 @@ class FamilyPipeline(Pipeline):
     def _own(self) -> list[pa.Field]:
         return [f for f in self.schema if f.name not in self._all_per]
 
-    def _lead(self, lines: Lines) -> dict[str, pa.Array]:
+    def _lead(self, lines: EmittedRows) -> dict[str, pa.Array]:
         number = np.empty(0, np.int32) if lines.query is None else lines.query.astype(np.int32)
         names = pa.array(self._name_of, pa.string())
         return {self.query.column("query"): pa.DictionaryArray.from_arrays(pa.array(number), names)}
 
-    def _shown(self, lines: Lines) -> tuple[np.ndarray, np.ndarray]:
+    def _shown(self, lines: EmittedRows) -> tuple[np.ndarray, np.ndarray]:
         if lines.query is None:
             return lines.end, lines.end
         start = lines.end - self._size[lines.query]
@@ -122,7 +127,7 @@ class FamilyPipeline(Pipeline):
     def follow(self, other: Pipeline) -> None:
         """Stand where another family of the same stream does."""
         self.timeline.watermark, self.timeline.newest = other.timeline.watermark, other.timeline.newest
-        self.timeline.lost = other.timeline.lost
+        self.timeline.dropped = other.timeline.dropped
         self._stats.rows, self._stats.without_time = other.stats.rows, other.stats.without_time
 
     def nothing(self) -> pa.Table:
@@ -134,7 +139,7 @@ class FamilyPipeline(Pipeline):
         if self.family.counts:
             return self.positions
         if not self.clock.slide:  # after every row: rows are handed on as soon as time has passed them
-            return max(self.timeline.newest + 1 if self._rising else self.timeline.watermark, self.blind)
+            return max(self.timeline.newest + 1 if self._sorted_input else self.timeline.watermark, self.blind)
         reach = max(int(cast("ChangingEngine", self.engine).reach()), self.timeline.watermark, self.blind)
         if self.thinned and self.waiting and self.family.reserve is None:  # rows that wait may be gone
             return max(reach, self.timeline.newest + 1)
@@ -179,7 +184,7 @@ class FamilyPipeline(Pipeline):
         engine.change(family, moved, self.positions if come else None)
         for number, slots in engine.take_reported() if hasattr(engine, "take_reported") else ():
             cast("SharedEmitter", self.emitter).add_reported(number, slots)
-        self.clock = self.timeline.clock = cast("Any", self._clock())
+        self.clock = self.timeline.assigner = cast("Any", self._clock())
         names = family.names()
         names[: len(self._name_of)] = [new or old for new, old in zip(names, self._name_of, strict=False)]
         self._name_of = np.array(names, dtype=object)
@@ -229,7 +234,7 @@ class WorkloadPipeline:
             if line.groups is not None and table is not None:
                 line.groups.load(table)
         line.follow(sibling)
-        line.blind = NEVER if sibling.timeline.newest == BEGINNING else sibling.timeline.newest + 1
+        line.blind = NEVER if sibling.timeline.newest == MIN_TIME else sibling.timeline.newest + 1
         self.lines.append(line)
         return line
 

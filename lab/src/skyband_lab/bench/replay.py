@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.ids import id_numbers
 from skyband.join.candidates import Candidates
 from skyband.join.policies import named
 from skyband.join.replica import NEVER, Replica
+from skyband.runtime.ids import id_numbers
 from skyband_lab.bench.acquatop import SIZE, SLIDE, START, WINDOWS
 
 if TYPE_CHECKING:

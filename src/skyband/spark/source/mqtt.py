@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
 from skyband.errors import SourceError
-from skyband.flow.blob import unwrite, write
+from skyband.runtime.snapshot import unwrite, write
 from skyband.spark.emit import source_schema
 from skyband.spark.source.records import (
     Idle,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from skyband.errors import SnapshotError
 
 if TYPE_CHECKING:
-    from skyband.flow.saved import Saved
+    from skyband.runtime.saved import Saved
 
 FORMAT = 2
 _KEY, _SUM = b"skyband", b"checksum"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.flow.arrow import concat_rows, take_rows
+from skyband.runtime.arrow import concat_rows, take_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Part(NamedTuple):
+class PreparedBatch(NamedTuple):
     """Rows in the order of time and id, with what engines see of them."""
 
     rows: pa.Table
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     group: np.ndarray | None
     missing: np.ndarray | None = None  # which rows have no id; None: all have one
 
-    def take(self, places: np.ndarray | slice) -> Part:
+    def take(self, places: np.ndarray | slice) -> PreparedBatch:
         """Some of the rows."""
         if isinstance(places, slice):
             low, high, _ = places.indices(len(self.score))
@@ -30,7 +30,7 @@ class Part(NamedTuple):
         else:
             rows = take_rows(self.rows, places)
         cut = [None if column is None else column[places] for column in self[1:]]
-        return Part(rows, *cut)  # type: ignore[arg-type]
+        return PreparedBatch(rows, *cut)  # type: ignore[arg-type]
 
     def in_order(self) -> bool:
         """Whether the rows come by time, and at equal times by id."""
@@ -39,7 +39,7 @@ class Part(NamedTuple):
         ids = self.id_order()
         return bool(rises(self.time)) if ids is None else bool(in_order(self.time, ids))
 
-    def sorted(self) -> Part:
+    def sorted(self) -> PreparedBatch:
         """The rows by time and id; those that agree in both as they came."""
         if self.in_order():
             return self
@@ -54,7 +54,7 @@ class Part(NamedTuple):
         return np.where(self.missing, 0, order)
 
 
-def joined(parts: list[Part]) -> Part:
+def joined(parts: list[PreparedBatch]) -> PreparedBatch:
     """All parts as one, in the order given."""
     if len(parts) == 1:
         return parts[0]
@@ -65,10 +65,10 @@ def joined(parts: list[Part]) -> Part:
     columns = [
         None if column[0] is None else np.concatenate(column) for column in zip(*(p[1:] for p in parts), strict=True)
     ]
-    return Part(rows, *columns)  # type: ignore[arg-type]
+    return PreparedBatch(rows, *columns)  # type: ignore[arg-type]
 
 
-def following(parts: list[Part]) -> list[Part]:
+def following(parts: list[PreparedBatch]) -> list[PreparedBatch]:
     """The same rows in parts that follow each other in time; only what overlaps is joined and sorted.
 
     Mostly that is next to nothing: the rows of one moment at the end of a batch and at the beginning of the next.

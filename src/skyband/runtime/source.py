@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.errors import SourceError, not_utf8
-from skyband.flow.arrow import combine_chunks
+from skyband.runtime.arrow import combine_chunks
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

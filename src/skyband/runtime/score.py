@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
-from skyband.flow.arrow import plain
 from skyband.query.expression import Expression, Tree
 from skyband.query.points import Distance, Weighted
+from skyband.runtime.arrow import plain
 
 if TYPE_CHECKING:
     from skyband.query.topk import Score, TopK

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.arrow import combine_chunks, concat_rows, decode, take_rows
-from skyband.flow.schema import conform
-from skyband.flow.source import BATCH, Source, open_source
+from skyband.runtime.arrow import combine_chunks, concat_rows, decode, take_rows
+from skyband.runtime.schema import conform
+from skyband.runtime.source import BATCH, Source, open_source
 
 if TYPE_CHECKING:
-    from skyband.flow.time import TimeType
+    from skyband.runtime.time_type import TimeType
 
 MEMORY = 1 << 30
 """Bytes of rows that are sorted in memory; more go by way of a temporary folder."""

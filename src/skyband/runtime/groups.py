@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError
-from skyband.flow.arrow import plain, plain_type, take_rows
-from skyband.flow.payload import Payload
+from skyband.runtime.arrow import plain, plain_type, take_rows
+from skyband.runtime.row_store import RowStore
 
 _CODES = 1 << 62  # numbers of pairs that fit into 64 bits with room to spare
 _FEW = 32  # rows whose groups are looked up one by one
@@ -33,7 +33,7 @@ class Groups:
     def __init__(self, per: Sequence[str]) -> None:
         self.per = list(per)
         self._code: dict[tuple[object, ...], int] = {}  # in the order of the numbers
-        self._seen = Payload()  # by number
+        self._seen = RowStore()  # by number
         self._table: pa.Table | None = None  # all of them, until there is a new one
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class Groups:
             self._put({keys[number]: i for i, number in enumerate(numbers.tolist())}, table)
 
     def _put(self, code: dict[tuple[object, ...], int], table: pa.Table) -> None:
-        self._code, self._seen, self._table = code, Payload(), None
+        self._code, self._seen, self._table = code, RowStore(), None
         self._seen.add(table)
 
     def values(self, codes: np.ndarray) -> list[pa.ChunkedArray]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from skyband.errors import SchemaError, SourceError
 from skyband.query.duration import MICROSECONDS, spoken
-from skyband.windows.timeline import FAR, check_watermark
+from skyband.windows.watermark import TIME_LIMIT, check_watermark
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -92,7 +92,7 @@ class TimeType:
         if not len(ticks):
             return
         low, high = bounds(ticks)
-        most = FAR // self.per
+        most = TIME_LIMIT // self.per
         if high > most or low < -most:
             raise self._too_far(max(int(low), int(high), key=abs))
 

@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from skyband.engines import Objects, build
 from skyband.engines.groups import room_for
-from skyband.flow import steps
-from skyband.flow.arrow import from_storage
-from skyband.flow.emit import Emitter, Lines, change_names
-from skyband.flow.ids import read_ids
-from skyband.flow.keys import Groups
-from skyband.flow.part import Part, following, joined
-from skyband.flow.payload import Payload
-from skyband.flow.runs import GroupRuns, Spans
-from skyband.flow.schema import check_schema, conform
-from skyband.flow.score import ranks_by
-from skyband.flow.steps import Shapes, in_one_table
-from skyband.flow.time import TimeType
-from skyband.windows import Clock, Timeline
-from skyband.windows.timeline import BEGINNING
+from skyband.runtime import steps
+from skyband.runtime.arrow import from_storage
+from skyband.runtime.batch import PreparedBatch, following, joined
+from skyband.runtime.emit import EmittedRows, Emitter, change_names
+from skyband.runtime.groups import Groups
+from skyband.runtime.ids import read_ids
+from skyband.runtime.row_store import RowStore
+from skyband.runtime.runs import GroupRuns, Spans
+from skyband.runtime.schema import check_schema, conform
+from skyband.runtime.score import ranks_by
+from skyband.runtime.steps import Shapes, in_one_table
+from skyband.runtime.time_type import TimeType
+from skyband.windows import WatermarkTracker, WindowAssigner
+from skyband.windows.watermark import MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,7 +82,7 @@ class Pipeline:
         *,
         late: int = 0,
         ahead: int | None = None,
-        rising: bool = False,
+        sorted_input: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> None:
         check_schema(query, schema)
@@ -92,19 +92,19 @@ class Pipeline:
         self.clock = self._clock()
         self.engine = self.made(engine)
         self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
-        self._rising = rising
-        self.timeline = Timeline(self.clock, late, ahead)
+        self._sorted_input = sorted_input
+        self.timeline = WatermarkTracker(self.clock, late, ahead)
         self.groups = Groups(query.per) if query.per else None
         self.runs = GroupRuns() if query.per and self._forgets() else None
-        self.payload = Payload()
+        self.payload = RowStore()
         self.emitter = self._emitter()
-        self.waiting: list[Part] = []  # rows whose pane is still open
+        self.waiting: list[PreparedBatch] = []  # rows whose pane is still open
         self._thin = _SPARE  # so many may wait before they are thinned out
         self.thinned = False  # whether they ever were
         self._positions = np.zeros(0 if query.per else 1, np.int64)  # there may be room for more groups
-        self._due: list[Part] = []  # rows of this batch that the engine has yet to take ...
+        self._due: list[PreparedBatch] = []  # rows of this batch that the engine has yet to take ...
         self._goal: int | None = None  # ... and how far it has to go with them; None: it has
-        self._reached = self._newest = BEGINNING  # how far the engine has come, and its newest row
+        self._reached = self._newest = MIN_TIME  # how far the engine has come, and its newest row
         self._kept = 0
         self._empty: pa.Table | None = None
         self._next_end: int | None = None  # when the next window ends; None: not known
@@ -115,7 +115,7 @@ class Pipeline:
         return build(engine, self.query, resume, self.options)
 
     def _clock(self) -> Any:
-        return Clock.of(self.query.window)
+        return WindowAssigner.of(self.query.window)
 
     def _emitter(self) -> Emitter:
         return Emitter(self.query)
@@ -141,7 +141,7 @@ class Pipeline:
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
-        self._stats.late, self._stats.ahead = self.timeline.lost
+        self._stats.late, self._stats.ahead = self.timeline.dropped
         self._stats.peak_candidates = int(self.engine.peak)  # a NumPy number where kernels are not compiled
         self._stats.switches = tuple(switch._asdict() for switch in getattr(self.engine, "switches", ()))
         return self._stats
@@ -174,13 +174,13 @@ class Pipeline:
             rows, time = rows.filter(pa.array(~missing)), time[~missing]
         self._begin_take(self._scored(rows, time), watermark)
 
-    def take(self, part: Part, watermark: int | None = None) -> pa.Table:
+    def take(self, part: PreparedBatch, watermark: int | None = None) -> pa.Table:
         """Take rows that have their time and score, in any order; give the answers of the windows they close."""
         self._begin_take(part, watermark)
         return self._whole(self._steps())
 
-    def _begin_take(self, part: Part, watermark: int | None) -> None:
-        taken = self.timeline.admit(part.time, watermark, rising=self._rising)
+    def _begin_take(self, part: PreparedBatch, watermark: int | None) -> None:
+        taken = self.timeline.admit(part.time, watermark, sorted_input=self._sorted_input)
         if taken is None:
             raise OutOfOrderError
         if not taken.all():
@@ -190,7 +190,7 @@ class Pipeline:
         if len(part.time):
             self._wait(part.sorted())
         # where ids break ties, rows of the newest moment wait: the next batch may have more of it
-        edge = self.timeline.newest + (self.query.id is None) if self._rising else self.timeline.edge
+        edge = self.timeline.newest + (self.query.id is None) if self._sorted_input else self.timeline.closed_until
         self._due, self._goal = self._release(edge), self.timeline.watermark
 
     def finish(self) -> pa.Table:
@@ -208,12 +208,12 @@ class Pipeline:
             self.timeline.close()
         self._due, self._goal = [] if self.clock.counts else self._release(END), END
 
-    def count(self, part: Part) -> pa.Table:
+    def count(self, part: PreparedBatch) -> pa.Table:
         """Counting windows: every row takes the next position of its group, and nothing is late."""
         self._begin_count(part)
         return self._whole(self._steps())
 
-    def _begin_count(self, part: Part) -> None:
+    def _begin_count(self, part: PreparedBatch) -> None:
         self._due, self._goal = [part], END
 
     # ------------------------------------------------------------ steps
@@ -253,7 +253,7 @@ class Pipeline:
         time = self._due[0].time if len(self._due) == 1 else np.concatenate([_NO_TIMES, *(p.time for p in self._due)])
         open_for = int((shapes.size + shapes.slide).max())
         start, newest = self._reached, self._newest
-        if start >= newest + open_for or newest == BEGINNING:  # no window can show a row that is kept
+        if start >= newest + open_for or newest == MIN_TIME:  # no window can show a row that is kept
             if not len(time):
                 return goal
             start = max(start, int(time[0]))
@@ -282,7 +282,7 @@ class Pipeline:
         """Go on where another pipeline stood: how far windows are closed, and the newest row that was seen."""
         self._reached, self._newest = watermark, newest
 
-    def _due_before(self, goal: int, *, rest: bool) -> list[Part]:
+    def _due_before(self, goal: int, *, rest: bool) -> list[PreparedBatch]:
         """Take out the rows that are due before `goal`; with `rest` all of them."""
         out, later = self._due, []
         if not rest:
@@ -294,7 +294,7 @@ class Pipeline:
             self._newest = max(self._newest, int(out[-1].time[-1]))
         return out
 
-    def _count(self, parts: list[Part]) -> pa.Table:
+    def _count(self, parts: list[PreparedBatch]) -> pa.Table:
         """Let the rows of the batch take the next positions of their groups."""
         if not parts:
             return self._table(None)
@@ -315,11 +315,11 @@ class Pipeline:
         part = self._ranked_only(part._replace(time=position, id=None, missing=None))
         return self._advance([part], self.positions, moved)
 
-    def _scored(self, rows: pa.Table, time: np.ndarray) -> Part:
+    def _scored(self, rows: pa.Table, time: np.ndarray) -> PreparedBatch:
         score = self._points(rows)
         group = self.group(rows)
         ids, missing = (None, None) if self.query.id is None else read_ids(rows.column(self.query.id), self.query.id)
-        return Part(rows.drop_columns(list(self.query.per)), score, time, ids, group, missing)
+        return PreparedBatch(rows.drop_columns(list(self.query.per)), score, time, ids, group, missing)
 
     def _points(self, rows: pa.Table) -> np.ndarray:
         """What an engine ranks a row by, larger first."""
@@ -329,7 +329,7 @@ class Pipeline:
         """The number of each row's group; None where there is but one."""
         return None if self.groups is None else self.groups.codes(rows)
 
-    def _ranked_only(self, part: Part) -> Part:
+    def _ranked_only(self, part: PreparedBatch) -> PreparedBatch:
         """The rows that have a score; the others are counted."""
         if not len(part.score) or not np.isnan(part.score.min()):  # the least is NaN if any is
             return part
@@ -337,7 +337,7 @@ class Pipeline:
         self._stats.without_score += int(none.sum())
         return part.take(np.flatnonzero(~none))
 
-    def _wait(self, part: Part) -> None:
+    def _wait(self, part: PreparedBatch) -> None:
         """Keep rows until their pane closes. Small parts are joined, so that there are few of them."""
         waiting = self.waiting
         waiting.append(part)
@@ -346,7 +346,7 @@ class Pipeline:
                 continue
             waiting[-_FAN:] = [joined(waiting[-_FAN:]).sorted()]
 
-    def _release(self, edge: int) -> list[Part]:
+    def _release(self, edge: int) -> list[PreparedBatch]:
         """Take out the waiting rows before `edge`, as parts in order."""
         out, rest = [], []
         for part in self.waiting:
@@ -365,7 +365,7 @@ class Pipeline:
             return [joined(out).sorted()]
         return following(out)
 
-    def _thinned(self, part: Part) -> Part:
+    def _thinned(self, part: PreparedBatch) -> PreparedBatch:
         """The k best of each pane and group: nothing else can be in an answer. And the first, which orders groups."""
         pane = np.asarray(self.clock.pane(part.time))
         group = np.zeros(len(pane), np.int32) if part.group is None else part.group
@@ -382,7 +382,7 @@ class Pipeline:
             keep[early[new]] = True
         return part.take(np.flatnonzero(keep)).sorted()
 
-    def _advance(self, parts: list[Part], upto: int | np.ndarray, moved: np.ndarray | None = None) -> pa.Table:
+    def _advance(self, parts: list[PreparedBatch], upto: int | np.ndarray, moved: np.ndarray | None = None) -> pa.Table:
         """Hand rows to the engine; its answers as a table."""
         options = () if moved is None else (moved,)
         if not parts:
@@ -411,7 +411,7 @@ class Pipeline:
     def _none(self) -> Objects:
         return _NOTHING if self.groups is None else _NOTHING._replace(group=np.empty(0, np.int32))
 
-    def _arrivals(self, part: Part) -> Objects:
+    def _arrivals(self, part: PreparedBatch) -> Objects:
         slots = self.payload.add(part.rows)
         group = part.group
         if self.runs is not None:
@@ -432,7 +432,7 @@ class Pipeline:
         if not few and not few_groups:
             return
         engine = cast("GroupedEngine", self.engine)
-        since = self.timeline.newest if self._rising else self.timeline.edge
+        since = self.timeline.newest if self._sorted_input else self.timeline.closed_until
         keep = np.unique(np.concatenate([engine.busy(), self.emitter.busy(), runs.open(since, self._spans())]))
         engine.regroup(keep)
         self.emitter.regroup(keep)
@@ -460,10 +460,10 @@ class Pipeline:
             if len(lines):
                 return self._columns(lines)
         if self._empty is None:
-            self._empty = self._columns(Lines.none(changes=self.query.emit == "changes"))
+            self._empty = self._columns(EmittedRows.none(changes=self.query.emit == "changes"))
         return self._empty
 
-    def _columns(self, lines: Lines) -> pa.Table:
+    def _columns(self, lines: EmittedRows) -> pa.Table:
         query, own = self.query, self._own()
         start, end = self._shown(lines)
         if self.time is not None and not self.clock.counts:
@@ -490,13 +490,13 @@ class Pipeline:
         """The columns of a row itself."""
         return [f for f in self.schema if f.name not in self.query.per]
 
-    def _lead(self, lines: Lines) -> dict[str, pa.Array]:  # noqa: ARG002 - for workloads
+    def _lead(self, lines: EmittedRows) -> dict[str, pa.Array]:  # noqa: ARG002 - for workloads
         """The columns before all others."""
         return {}
 
-    def _shown(self, lines: Lines) -> tuple[np.ndarray, np.ndarray]:
+    def _shown(self, lines: EmittedRows) -> tuple[np.ndarray, np.ndarray]:
         """Start and end of the lines' windows, as a user reads them."""
-        shown: tuple[np.ndarray, np.ndarray] = self.clock.shown(lines.end)
+        shown: tuple[np.ndarray, np.ndarray] = self.clock.bounds(lines.end)
         return shown
 
     def _per(self, group: np.ndarray) -> dict[str, pa.Array]:

@@ -26,7 +26,7 @@ CHANGES = ("delete", "update_preimage", "update_postimage", "insert")
 
 
 @dataclass
-class Lines:
+class EmittedRows:
     """Rows to put out, still as numbers: which list each belongs to, its rank, score and slot."""
 
     step: np.ndarray
@@ -42,7 +42,7 @@ class Lines:
         return len(self.slot)
 
     @classmethod
-    def none(cls, *, changes: bool = False) -> Lines:
+    def none(cls, *, changes: bool = False) -> EmittedRows:
         """No rows."""
         empty = np.empty(0, np.int64)
         return cls(empty, empty, empty, empty, np.empty(0), empty, empty if changes else None)
@@ -105,7 +105,7 @@ class Emitter:
         self._known = 0  # "changes": groups that there is a last list of; there may be room for more
         self._last = Pool(_Lists(np.empty(0, np.int64), np.empty(0), np.zeros((2, 0), np.int64)))
 
-    def lines(self, answers: Answers, groups: int, watermark: int) -> Lines:
+    def lines(self, answers: Answers, groups: int, watermark: int) -> EmittedRows:
         """What of `answers` goes out. Lists that have become empty count only up to the watermark."""
         if self._emit == "changes":
             return self._changes(_without_empty(answers, watermark), groups)
@@ -113,7 +113,7 @@ class Emitter:
         rank = answers.rank
         if rank is None:
             rank = np.arange(len(answers.id)) - np.repeat(answers.first[:-1], sizes) + 1
-        lines = Lines(
+        lines = EmittedRows(
             np.repeat(answers.step, sizes),
             np.repeat(answers.end, sizes),
             np.repeat(answers.group, sizes),
@@ -123,12 +123,12 @@ class Emitter:
         )
         return self._arrivals(lines) if self._emit == "arrivals" and answers.rank is None else lines
 
-    def _arrivals(self, lines: Lines) -> Lines:
+    def _arrivals(self, lines: EmittedRows) -> EmittedRows:
         slots, first = np.unique(lines.slot, return_index=True)
         keep = np.sort(first[self._reported.add(slots)])
-        return Lines(*(getattr(lines, f)[keep] for f in ("step", "end", "group", "rank", "score", "slot")))
+        return EmittedRows(*(getattr(lines, f)[keep] for f in ("step", "end", "group", "rank", "score", "slot")))
 
-    def _changes(self, answers: Answers, groups: int) -> Lines:
+    def _changes(self, answers: Answers, groups: int) -> EmittedRows:
         from skyband.kernels.changes import changed
 
         self._make_room(groups)
@@ -137,7 +137,7 @@ class Emitter:
         which, kind, place, rank = changed(
             ids, scores, answers.first + begin, answers.group, self._last.first, self._ranks
         )
-        return Lines(
+        return EmittedRows(
             answers.step[which],
             answers.end[which],
             answers.group[which],

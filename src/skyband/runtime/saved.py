@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from skyband.engines.validation import among, checked, held, require, under, whole
 from skyband.errors import SnapshotError
-from skyband.flow.part import Part, joined
-from skyband.windows.timeline import Late
+from skyband.runtime.batch import PreparedBatch, joined
+from skyband.windows.watermark import DroppedRows
 
 if TYPE_CHECKING:
     from skyband.engines.protocol import Objects
-    from skyband.flow.keys import Groups
-    from skyband.flow.payload import Payload
-    from skyband.flow.pipeline import Pipeline
-    from skyband.flow.runs import GroupRuns
+    from skyband.runtime.groups import Groups
+    from skyband.runtime.pipeline import Pipeline
+    from skyband.runtime.row_store import RowStore
+    from skyband.runtime.runs import GroupRuns
 
 Saved = dict[str, "np.ndarray | pa.Table"]
 """Arrays and tables by name."""
@@ -32,7 +32,7 @@ def save(line: Pipeline) -> Saved:
     upcoming, slots, rows = line.payload.saved()
     time = line.timeline
     saved: Saved = {
-        "line": np.array([time.watermark, time.newest, *time.lost, upcoming], np.int64),
+        "line": np.array([time.watermark, time.newest, *time.dropped, upcoming], np.int64),
         "slots": slots,
         "counts": line.positions,
         **{f"engine/{name}": column for name, column in line.engine.snapshot().items()},
@@ -46,7 +46,7 @@ def save(line: Pipeline) -> Saved:
         if part.group is not None and number is not None:
             part = part._replace(group=number[part.group])
         saved["waiting"] = part.rows
-        for name, column in zip(Part._fields[1:], part[1:], strict=True):
+        for name, column in zip(PreparedBatch._fields[1:], part[1:], strict=True):
             if column is not None:
                 saved[f"waiting/{name}"] = column
     return saved
@@ -111,7 +111,7 @@ def load(line: Pipeline, engine: str, saved: Saved) -> None:
     found = checked(saved, _HOLDS)
     watermark, newest, late, ahead, upcoming = (int(x) for x in found["line"])
     require(min(late, ahead, upcoming) >= 0, "line has a value that it cannot have")
-    line.timeline.watermark, line.timeline.newest, line.timeline.lost = watermark, newest, Late(late, ahead)
+    line.timeline.watermark, line.timeline.newest, line.timeline.dropped = watermark, newest, DroppedRows(late, ahead)
     group = _load_groups(line, saved)
     lists = line.lists()
     line.stand_at(watermark, newest)
@@ -167,7 +167,7 @@ def table_of(saved: Mapping[str, Any], name: str) -> pa.Table:
     return cast("pa.Table", found)
 
 
-def load_payload(payload: Payload, upcoming: int, slots: np.ndarray, rows: pa.Table | None) -> None:
+def load_payload(payload: RowStore, upcoming: int, slots: np.ndarray, rows: pa.Table | None) -> None:
     """Have a payload go on with saved rows."""
     require(len(slots) == (0 if rows is None else rows.num_rows), "slots counts other rows than there are")
     require(np.diff(slots) > 0, "slots do not rise")
@@ -185,7 +185,7 @@ def _check_positions(line: Pipeline, kept: Objects) -> None:
     require((line.positions > reach) | (reach == 0), "there are rows after the last one counted")
 
 
-def _waiting(line: Pipeline, rows: pa.Table, columns: Mapping[str, Any], lists: int) -> Part:
+def _waiting(line: Pipeline, rows: pa.Table, columns: Mapping[str, Any], lists: int) -> PreparedBatch:
     holds = dict(_WAITING)
     score = columns.get("score")
     if isinstance(score, np.ndarray) and score.ndim > 1:  # points
@@ -197,6 +197,6 @@ def _waiting(line: Pipeline, rows: pa.Table, columns: Mapping[str, Any], lists: 
     if line.groups is not None:
         holds["group"] = held("i4", "rows", low=0, high=lists - 1)
     found = checked(columns, holds, rows=rows.num_rows)
-    part = Part(rows, *(found.get(name) for name in Part._fields[1:]))  # type: ignore[arg-type]
+    part = PreparedBatch(rows, *(found.get(name) for name in PreparedBatch._fields[1:]))  # type: ignore[arg-type]
     require(part.in_order(), "the rows that wait are in no order of time")
     return part

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import SchemaError
-from skyband.flow.arrow import plain, plain_type
-from skyband.flow.time import TICKS
+from skyband.runtime.arrow import plain, plain_type
+from skyband.runtime.time_type import TICKS
 
 _LOWEST = -(1 << 63)
 
@@ -87,13 +87,13 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
     return hashed
 
 
-def mixed(table: pa.Table) -> np.ndarray:
+def row_hash(table: pa.Table) -> np.ndarray:
     """One number for each row, from all its columns: the same wherever and whenever it is computed.
 
     Examples
     --------
-    >>> one, other = mixed(pa.table({"a": [1, 1], "b": [["x"], ["y"]]})).tolist()
-    >>> one == mixed(pa.table({"a": [1], "b": [["x"]]})).tolist()[0], one == other
+    >>> one, other = row_hash(pa.table({"a": [1, 1], "b": [["x"], ["y"]]})).tolist()
+    >>> one == row_hash(pa.table({"a": [1], "b": [["x"]]})).tolist()[0], one == other
     (True, False)
     """
     found = np.zeros(table.num_rows, np.uint64)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.flow.arrow import concat_rows, take_rows
+from skyband.runtime.arrow import concat_rows, take_rows
 
 _SPREAD = 100  # from so many places a slot on, sorting is cheaper than marking
 _SMALL = 256  # chunks of at most so many rows are merged ...
@@ -31,7 +31,7 @@ class _Chunk(NamedTuple):
         return slots - self.base if self.slots is None else np.searchsorted(self.slots, slots)
 
 
-class Payload:
+class RowStore:
     """Rows by slot number. New rows come in order; what is no longer named is dropped now and then.
 
     Cost: O(1) for a new row, however small its batch: small batches are merged into chunks of a few hundred to
@@ -39,7 +39,7 @@ class Payload:
 
     Examples
     --------
-    >>> kept = Payload()
+    >>> kept = RowStore()
     >>> kept.add(pa.table({"x": ["a", "b", "c"]}))
     array([0, 1, 2])
     >>> kept.keep(np.array([2]))

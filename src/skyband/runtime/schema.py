@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from skyband.errors import SchemaError, nearest
-from skyband.flow.arrow import check_storable, storage_type, to_storage
 from skyband.query import RESERVED, Distance, Weighted
 from skyband.query.expression import Expression
+from skyband.runtime.arrow import check_storable, storage_type, to_storage
 
 if TYPE_CHECKING:
     from skyband.query import TopK
