@@ -60,7 +60,7 @@ def test_a_window_that_its_time_type_cannot_name_is_refused():
 @pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
 def test_windows_that_no_date_can_name_are_refused(kind):
     rows = {"t": pa.array([dt.date(2024, 1, 2)], kind), "x": [1.0]}
-    with pytest.raises(sb.SchemaError, match="is no whole number of 1 d"):
+    with pytest.raises(sb.SchemaError, match=r"size must be a multiple of 1 d, .* got .11 s."):
         sb.run(sb.TopK(k=1, by="x", window=sb.Sliding("11 s", "10 s"), time="t"), rows)
     found = sb.run(sb.TopK(k=1, by="x", window=sb.Tumbling("1 day"), time="t"), rows)
     assert found["window_end"].to_pylist() == [dt.date(2024, 1, 3)]

@@ -428,7 +428,7 @@ def test_a_key_arrives_again_only_after_a_window_without_its_rows(window):
     for row in sb.run(dataclasses.replace(query, emit="answers"), rows).to_pylist():
         lists.setdefault((row["window_start"], row["window_end"]), []).append(row["p"])
     want, known = [], set()
-    size = window.size // 1_000_000
+    size = window.size // dt.timedelta(seconds=1)
     for end in range(10, max(end for _, end in lists) + 1, 10):
         known &= set(rows["p"][(rows["t"] >= end - size) & (rows["t"] < end)])
         ranked = lists.get((end - size, end), [])

@@ -67,7 +67,7 @@ def queries(draw):
     }
     time = None if isinstance(window, sb.Counting) else draw(NAMES)
     columns = draw(st.lists(NAMES.filter(lambda name: name != time), unique=True, max_size=4))
-    if draw(st.integers(0, 3)) == 0 and columns and isinstance(window, sb.Sliding) and window.slide:
+    if draw(st.integers(0, 3)) == 0 and columns and isinstance(window, sb.Sliding) and window.kind == "slide":
         function = draw(st.sampled_from(["sum", "avg", "mean", "min", "max", "count"]))
         inside = "*" if function == "count" else naive_score.text(draw(expressions(columns)))
         cut = draw(st.integers(0, len(columns) - 1))

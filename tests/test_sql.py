@@ -164,7 +164,7 @@ def test_the_answers_are_those_of_a_database(rows, k):
         ("INTERVAL '10' MINUTES", "10", "10))", "write INTERVAL '10' MINUTE"),
         ("'10' MINUTES", "'10 MINUTES'", "INTERVAL '10 M", "a length of time is one number and one unit"),
         (", INTERVAL '10' MINUTES", "", "))\n", "HOP has no SIZE: write HOP(TABLE trades"),
-        ("'10' MINUTES", "'10' SECONDS", "INTERVAL '10'", "slide='1 minute' is longer than size='10 seconds'"),
+        ("'10' MINUTES", "'10' SECONDS", "INTERVAL '10'", "slide must be at most size='10 seconds', got '1 minute'"),
         ("'10' MINUTES", "'10' MINUTES, INTERVAL '1' DAY, 5", "5))", "HOP does not take this argument"),
         ("ROW_NUMBER()", "RANK()", "RANK()", "equal scores never share a rank: write ROW_NUMBER()"),
         ("window_end, ", "", "ROW_NUMBER", "would be ranked together: write PARTITION BY window_start, window_end"),

@@ -165,12 +165,13 @@ def _wanted(table: pa.Table, query: sb.TopK) -> list[Any]:
             at = row["_time"] if isinstance(row["_time"], int) else _seconds(row["_time"])
             rows.append((score, at, number))
     found = []
-    size, slide = query.window.size, query.window.slide
+    window = query.window
     for key, rows in groups.items():
-        if query.window.counts:
-            ends = [(end, max(0, end - size), end) for end in range(slide, len(rows) + 1, slide)]
+        if isinstance(window, sb.Counting):
+            ends = [(end, max(0, end - window.size), end) for end in range(window.slide, len(rows) + 1, window.slide)]
         else:
-            size_s, slide_s = size // 1_000_000, slide // 1_000_000
+            assert isinstance(window, sb.Sliding)
+            size_s, slide_s = (length // dt.timedelta(seconds=1) for length in (window.size, window.lengths["slide"]))
             held = {
                 e
                 for _, at, _ in rows

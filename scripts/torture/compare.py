@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 import skyband as sb
 from skyband.tables._patience import patience
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from scripts.torture.pipelines import Rows, Stream
@@ -34,7 +35,7 @@ def _closed(table: pa.Table, stream: Stream, rows: Rows) -> pa.Table:
     if stream.query.window.counts:
         return table
     end = table["window_end"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    within = pc.less if not stream.query.window.slide else pc.less_equal
+    within = pc.less if stream.query.window.kind == "row" else pc.less_equal
     return table.filter(within(end, rows.watermark))
 
 
@@ -68,7 +69,7 @@ def _lists(stream: Stream, rows: Rows) -> Answers:
     newest: list[Any] = []
     for symbol, said in lists.items():
         end = max(row["window_end"] for row in said)
-        over = int(end.timestamp() * 1_000_000) + query.window.slide <= rows.watermark
+        over = int(end.timestamp() * 1_000_000) + WindowAssigner.of(query.window).slide <= rows.watermark
         if query.emit == "answers" or not over:
             newest += [(symbol, r["rank"], r["score"], r["id"]) for r in said if r["window_end"] == end]
     return Counter(newest)

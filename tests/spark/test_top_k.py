@@ -69,7 +69,7 @@ def closed(table, batches, late, query):
     """Of `table` the rows of windows that have closed at the last watermark."""
     newest = max(b["ts"].cast(pa.int64()).to_numpy().max(initial=0) for b in batches)
     end = table["window_end"].cast(pa.int64()).to_numpy()
-    if not query.window.slide:
+    if query.window.kind == "row":
         return table.filter(pa.array(end < newest - late * SECOND))
     return table.filter(pa.array(end <= newest - late * SECOND))
 

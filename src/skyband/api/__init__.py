@@ -10,7 +10,7 @@ from skyband.api.explanation import Explanation, explain
 from skyband.api.session import Session, session_of
 from skyband.errors import QueryError, SourceError
 from skyband.query import TopK
-from skyband.query.duration import instant
+from skyband.query.duration import parse_instant
 from skyband.query.join import POLICIES
 
 if TYPE_CHECKING:
@@ -178,8 +178,8 @@ def compare(
         raise SourceError(msg)
     for session in sessions:
         session.between = (
-            None if since is None else instant(since, "since"),
-            None if until is None else instant(until, "until"),
+            None if since is None else parse_instant(since, "since"),
+            None if until is None else parse_instant(until, "until"),
         )
     return side_by_side([s.tables(progress=False) for s in sessions], query, ways, evaluate)
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from skyband.engines.plan import choose
 from skyband.engines.registry import ENGINES
 from skyband.lang.statement import Statement
-from skyband.query import Ever, TopK
-from skyband.query.duration import spoken
+from skyband.query import AllTime, Counting, Sliding, TopK
+from skyband.query.duration import format_duration
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from skyband.api.session import Asked
     from skyband.engines.protocol import Traits
+    from skyband.query.window import Window
     from skyband.workload.workload import Workload
 
 
@@ -92,10 +94,8 @@ def _joined_many(workload: Workload, engine: str) -> Iterator[str]:
 def _joined(query: TopK) -> Iterator[str]:
     join, window = query.join, query.window
     assert join is not None
-    ratio = -(-window.size // window.slide)
-    length = (str, "rows") if window.counts else (spoken, "")
-    size, slide = (f"{length[0](n)} {length[1]}".strip() for n in (window.size, window.slide))
-    yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+    ratio = WindowAssigner.of(window).ratio
+    yield _window_described(window)
     if join.aggregates:
         yield f"keeps: all keys of the window, by pane, for {', '.join(join.aggregate_names)}"
     else:
@@ -104,21 +104,20 @@ def _joined(query: TopK) -> Iterator[str]:
         yield f"keeps: about {usual} objects in random order ((k + spare) * H({ratio})), at most {kept * ratio}"
     if join.table is not None:
         name = join.policy if isinstance(join.policy, str) else "your own"
-        yield f"looks up: at most {join.budget.each} keys an answer, within {spoken(join.deadline)}; policy {name}"
+        limits = f"at most {join.budget.each} keys an answer, within {format_duration(join.deadline)}"
+        yield f"looks up: {limits}; policy {name}"
     if join.changes is not None:
         yield f"takes: pushed changes; one of an object that is not kept: {join.unlisted}"
 
 
 def _board_described(query: TopK) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
-    ratio = -(-window.size // window.slide)
     keys = ", ".join(query.of)
-    if isinstance(window, Ever):
+    if isinstance(window, AllTime):
         yield "window: none; totals of all time, told again after every batch that changes a list"
         yield f"keeps: one total for each {keys}{per}"
     else:
-        size, slide = spoken(window.size), spoken(window.slide)
-        yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+        yield _window_described(window)
         yield f"keeps: one partial total for each {keys} and pane of the window{per}"
     best = "smallest" if query.ascending else "largest"
     yield f"order: {query.by}, {best} first; ties by {keys} (the larger first)"
@@ -127,20 +126,15 @@ def _board_described(query: TopK) -> Iterator[str]:
 
 def _described(query: TopK, traits: Traits) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
-    if window.kind == "row":
-        yield f"window: the last {spoken(window.size)} before every row, answered after every row"
+    if isinstance(window, Sliding) and window.kind == "row":
+        yield f"window: the last {format_duration(window.size)} before every row, answered after every row"
         usual = "about k * (1 + ln(rows in the window / k)) in random order"
         yield f"keeps: what fewer than k later rows beat, {usual}"
     else:
-        ratio = -(-window.size // window.slide)
-        size, slide = (
-            (f"{window.size} rows", f"{window.slide} rows")
-            if window.counts
-            else (spoken(window.size), spoken(window.slide))
-        )
-        yield f"window: the last {size}, answered every {slide}; a row is in {ratio} of them"
+        ratio = WindowAssigner.of(window).ratio
+        yield _window_described(window)
         if traits.minimal:
-            most = min(query.k * ratio, window.size) if window.counts else query.k * ratio
+            most = min(query.k * ratio, window.size) if isinstance(window, Counting) else query.k * ratio
             mean = min(most, round(query.k * _harmonic(ratio)))
             yield f"keeps: about {mean} rows{per} in random order (k * H({ratio})), at most {most} whatever the order"
         else:
@@ -159,6 +153,12 @@ def _described(query: TopK, traits: Traits) -> Iterator[str]:
     heavy = '; heavy: up to k rows for every row, where "changes" or "arrivals" say less'
     every = query.emit == "answers" and "every row" in window.kinds
     yield f"emits: {query.emit}, {says[query.emit]}{heavy if every else ''}"
+
+
+def _window_described(window: Window) -> str:
+    clock = WindowAssigner.of(window)
+    size, slide = (f"{n} rows" if clock.counts else format_duration(n) for n in (clock.size, clock.slide))
+    return f"window: the last {size}, answered every {slide}; a row is in {clock.ratio} of them"
 
 
 def _harmonic(n: int) -> float:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from skyband.engines.plan import choose
 from skyband.errors import QueryError, SourceError
 from skyband.lang.statement import Statement
-from skyband.query import Ever, TopK
-from skyband.query.duration import duration, instant
+from skyband.query import TopK
+from skyband.query.duration import parse_duration, parse_instant
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -102,7 +102,7 @@ class Session:
             join.between(*self.between)
             return join
 
-        if isinstance(self.query.window, Ever):
+        if self.query.window.kind == "all time":
             from skyband.view.alltime import AllTime
 
             return AllTime(self.query, schema, live=not self.source.finite)
@@ -154,7 +154,7 @@ class Session:
         if isinstance(watermark, str) and not watermark.strip()[:4].isdigit():
             msg = f"watermark={watermark!r} is not a moment: give a time of the type of {self.query.time!r}"
             raise SourceError(msg)
-        return check_watermark(instant(watermark, "watermark"), watermark)
+        return check_watermark(parse_instant(watermark, "watermark"), watermark)
 
 
 class WorkloadSession(Session):
@@ -210,10 +210,4 @@ def session_of(
 
 
 def _length(value: str | timedelta | None, field: str) -> int | None:
-    if value is None:
-        return None
-    length = duration(value, field)
-    if length < 0:
-        msg = f'{field}={value!r} is below zero: write a length of time such as "30 seconds"'
-        raise QueryError(msg)
-    return length
+    return None if value is None else parse_duration(value, field, least=0)

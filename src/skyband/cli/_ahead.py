@@ -52,8 +52,9 @@ def _trades(query: TopK) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     from skyband.cli._tape import tape
+    from skyband.windows import WindowAssigner
 
-    for batch in itertools.islice(tape(_ROWS, query.window.slide // 2, seed=1), _BATCHES):
+    for batch in itertools.islice(tape(_ROWS, WindowAssigner.of(query.window).slide // 2, seed=1), _BATCHES):
         yield batch.set_column(0, "ts", batch["ts"].cast(pa.timestamp("us", "UTC"))).set_column(
             1, "symbol", batch["symbol"].cast(pa.string())
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from skyband.cli._job import AHEAD, BOARD
 from skyband.cli._plain import number, text
+from skyband.query import Counting, Sliding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,18 +73,18 @@ class Figures:
 
     def _remember(self, report: Any) -> None:
         newest = (report["eventTime"] or {}).get("max")
-        if not newest or not report["numInputRows"] or self.query.window.counts:
+        window = self.query.window
+        if not newest or not report["numInputRows"] or not isinstance(window, Sliding):
             return
         self._lately.append((datetime.fromisoformat(newest), report["numInputRows"]))
         last = max(at for at, _ in self._lately)
-        size = timedelta(microseconds=self.query.window.size)
-        while self._lately[0][0] <= last - size:
+        while self._lately[0][0] <= last - window.size:
             self._lately.popleft()
 
     @property
     def in_window(self) -> int | None:
         """About how many rows the window holds: those of the batches that end in it. None if nobody knows."""
-        if self.query.window.counts:
+        if isinstance(self.query.window, Counting):
             return min(self.query.window.size, self.totals["rows"])
         return sum(count for _, count in self._lately) or None
 

@@ -122,9 +122,9 @@ def _address(source: Any) -> dict[str, str]:
 
 
 def _seconds(text: str) -> int:
-    from skyband.query.duration import duration
+    from skyband.query.duration import parse_duration
 
-    return duration(text, "ahead_of_clock") // 1_000_000
+    return parse_duration(text, "ahead_of_clock") // 1_000_000
 
 
 def answers(spark: SparkSession, job: Job) -> DataFrame:

@@ -130,8 +130,9 @@ def questions(query: TopK) -> dict[str, TopK]:
     from datetime import timedelta
 
     from skyband.query import Sliding, TopK
+    from skyband.windows import WindowAssigner
 
-    slide = timedelta(microseconds=query.window.slide)
+    slide = timedelta(microseconds=WindowAssigner.of(query.window).slide)
 
     def asked(k: int, by: str, size: str, per: tuple[str, ...] = ()) -> TopK:
         return TopK(k=k, by=by, window=Sliding(size, slide), time=query.time, id=query.id, per=per)

@@ -224,10 +224,10 @@ def _paced(
 ) -> Iterator[pa.Table]:
     """The trades as they come, counted, until the time is up or somebody wishes so."""
     from skyband.cli._tape import tape
-    from skyband.query.duration import duration
+    from skyband.query.duration import parse_duration
 
     tick = round(_TICK * _SPEED * 1_000_000)
-    window = duration(SIZE, "size") // tick
+    window = parse_duration(SIZE, "size") // tick
     ends: deque[tuple[float, int]] = deque(maxlen=_LATELY)
     began, (rows_per_second, seed) = time.monotonic(), given
     for number, batch in enumerate(tape(max(1, round(rows_per_second * _TICK)), tick, seed), 1):

@@ -41,13 +41,15 @@ class About:
 
 
 def _window(query: TopK) -> str:
-    from skyband.query.duration import spoken
+    from skyband.query import AllTime, Counting
+    from skyband.query.duration import format_duration
 
     window = query.window
-    if window.kind == "ever":
+    if isinstance(window, AllTime):
         return "all time"
-    if window.counts:
+    if isinstance(window, Counting):
         return (
             f"last {window.size:,} rows, every {window.slide:,}" if window.slide > 1 else f"last {window.size:,} rows"
         )
-    return f"last {spoken(window.size)}, every {spoken(window.slide) if window.slide else 'row'}"
+    slide = window.slide if isinstance(window.slide, str) else format_duration(window.slide)
+    return f"last {format_duration(window.size)}, every {slide}"

@@ -50,6 +50,7 @@ from skyband.kernels.ranked import (
     K,
     Ranked,
 )
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,7 +131,7 @@ class Steps:
         cell: float = 0.0,
         resume: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        self._k, self._size, self._span = int(query.k), query.window.size, span
+        self._k, self._size, self._span = int(query.k), WindowAssigner.of(query.window).size, span
         self._counts, self._once = query.window.counts, query.emit == "arrivals"
         self._rules = np.array([*band, *screen, span, cell])
         self._filtered = screen.kind != NONE

@@ -6,7 +6,7 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.kernels.grid import Grid
-from skyband.query.limits import check_integer
+from skyband.query.validation import check_integer
 
 GRIDS = ("quantile", "uniform")
 SAMPLE = 4096  # objects that a grid is learnt from

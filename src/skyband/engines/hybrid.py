@@ -14,6 +14,7 @@ from skyband.engines.probabilistic import pa_rule
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.validation import checked, held, require, under
 from skyband.kernels.chance import NO_ORDER, crowd, looked
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +91,7 @@ class Hybrid:
         additional: int = 10,
         **more: float,
     ) -> None:
-        self._query, self._size, self._span = query, query.window.size, span(query, buffer)
+        self._query, self._size, self._span = query, WindowAssigner.of(query.window).size, span(query, buffer)
         self._random = pa_rule(query, limit, additional, more.get("sigma", 0.001))
         self._ordered = relaxed(query.k, coefficient("gamma", more.get("gamma", 0.2)))
         self._screen = rule("probabilistic", query, self._span, more)

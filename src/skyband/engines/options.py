@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from skyband.errors import QueryError
-from skyband.query.duration import duration, spoken
-from skyband.query.limits import MAX_ROWS, check_integer
+from skyband.query.duration import format_duration, parse_duration
+from skyband.query.limits import MAX_ROWS
+from skyband.query.validation import check_integer
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -50,7 +52,7 @@ def span(query: TopK, buffer: object) -> int:
 
     At most half the window (theorem 5.1): otherwise what made an object wait could leave before it does.
     """
-    size = query.window.size
+    size = WindowAssigner.of(query.window).size
     most = (size + 1) // 2
     if query.window.counts:
         if buffer is None:
@@ -66,14 +68,14 @@ def span(query: TopK, buffer: object) -> int:
     if buffer is None:
         return max(size // 20, 1)
     if not isinstance(buffer, (str, timedelta)):
-        such = spoken(max(size // 20, 1))
+        such = format_duration(max(size // 20, 1))
         msg = f'buffer={buffer!r} is no length of time, as the size of the window is: write one such as "{such}"'
         raise QueryError(msg)
-    length = duration(buffer, "buffer")
+    length = parse_duration(buffer, "buffer")
     if not 0 < length <= most:
         msg = (
-            f"buffer={buffer!r} is more than half of the window's {spoken(size)}, or nothing, so answers could miss "
-            f'rows that still wait in it: write at most "{spoken(max(size // 2, 1))}"'
+            f"buffer must be above zero and at most half the window's {format_duration(size)}, got {buffer!r}: "
+            f'write at most "{format_duration(max(size // 2, 1))}"'
         )
         raise QueryError(msg)
     return length

@@ -51,9 +51,10 @@ from skyband.kernels.watching import (
     Page,
     Rows,
 )
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
-    from skyband.query import Counting, Sliding
+    from skyband.query import Window
 
 _TELLS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
 _PAGE = 1 << 16  # rows told before the loop comes up for air
@@ -133,7 +134,7 @@ class Many:
     def __init__(  # noqa: PLR0913 - one name for each thing that can be chosen
         self,
         targets: Targets,
-        window: Counting | Sliding,
+        window: Window,
         *,
         emit: str = "arrivals",
         rule: str = "reserve",
@@ -148,9 +149,10 @@ class Many:
             msg = f'window={window!r} has no answer after every row: write sb.Counting(n) or sb.Sliding(size, "row")'
             raise QueryError(msg)
         self._cut, self._indexed, self._tells, self._rule = grid, index, _TELLS[emit], RULES[rule]
-        self._usual = window.size if window.counts else SAMPLE * 16
+        size = WindowAssigner.of(window).size
+        self._usual = size if window.counts else SAMPLE * 16
         self._slices = slices or slices_for(self._usual, d)
-        self._shape = Shape(KINDS[targets.kind], window.size, window.counts, self._rule.prunes, self._tells)
+        self._shape = Shape(KINDS[targets.kind], size, window.counts, self._rule.prunes, self._tells)
         self._begin(targets)
         self._state = np.zeros(STATE, np.int64)
         self._state[BUDGET] = _NEVER

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from skyband.engines.arrival_engine import Rule, Steps, probabilistic
 from skyband.engines.candidate_limit import limit as candidate_limit
 from skyband.engines.options import probability, whole
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,6 @@ class Probabilistic(Steps):
 
 def pa_rule(query: TopK, limit: int | None, additional: int, sigma: float) -> Rule:
     """PA's way to forget: its bar gives way by half of the last gap when a candidate expires."""
-    rows = query.window.size if query.window.counts else ROWS
+    rows = WindowAssigner.of(query.window).size if query.window.counts else ROWS
     needed = candidate_limit(rows, query.k, probability("sigma", sigma)).summed
     return probabilistic(needed if limit is None else whole("limit", limit, 1), whole("additional", additional, 0))

@@ -40,7 +40,7 @@ class Recompute:
 
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._k = int(query.k)
-        self._size = query.window.size
+        self._size = WindowAssigner.of(query.window).size
         # after every row there are no windows to count: the clock is not asked
         self._clock = WindowAssigner.of(query.window) if query.window.kind == "slide" else None
         self._rows = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))

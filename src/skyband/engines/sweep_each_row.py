@@ -17,6 +17,7 @@ from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Shape
 from skyband.kernels.order import by_group
 from skyband.kernels.pages import Page
 from skyband.kernels.sweep import NEVER, Rows
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -73,7 +74,7 @@ class SweepEachRow:
 
     def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
         window, spare = query.window, math.ceil(4 * math.sqrt(query.k))
-        self._shape = Shape(int(query.k), window.size, spare, window.counts, _EMITS[query.emit], 0)
+        self._shape = Shape(int(query.k), WindowAssigner.of(window).size, spare, window.counts, _EMITS[query.emit], 0)
         self._room = _LEAST
         self._upto = NEVER
         self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))

@@ -57,10 +57,11 @@ from skyband.kernels.watching import (
     Rows,
 )
 from skyband.query import TopK
+from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from skyband.engines.protocol import Answers, Snapshot
-    from skyband.query import Counting, Sliding
+    from skyband.query import Window
 
 THRESHOLDS = ("probabilistic", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 """Engines that define a threshold: PA that of its last candidate, those with a filter the filter's k-th score."""
@@ -122,7 +123,7 @@ class Watched:
         self,
         engine: str,
         targets: Targets,
-        window: Counting | Sliding,
+        window: Window,
         *,
         options: Mapping[str, object] | None = None,
         grid: str = "quantile",
@@ -136,12 +137,13 @@ class Watched:
         queries, d = targets.to.shape
         check(grid, slices, d)
         self.targets, self._cut, self._indexed = targets, grid, index
-        self._slices = slices or slices_for(window.size if window.counts else SAMPLE * 16, d)
+        size = WindowAssigner.of(window).size
+        self._slices = slices or slices_for(size if window.counts else SAMPLE * 16, d)
         lists = [self._steps(engine, k, window, options) for k in targets.k.tolist()]
         one = TopK(k=1, by="x", window=window, time="t")
         filtered = "buffer" in ENGINES[engine].options
         span = buffer_span(one, (options or {}).get("buffer")) if filtered else 0
-        self._shape = Shape(KINDS[targets.kind], window.size, span, window.counts)
+        self._shape = Shape(KINDS[targets.kind], size, span, window.counts)
         self._band, self._screen = _stacked([s.band for s in lists]), _stacked([s.screen for s in lists])
         self._aims = Aims(targets.to, targets.weight)
         low = np.full(queries, -np.inf)
@@ -158,13 +160,13 @@ class Watched:
         self._seen, self._learn_at, self._forget_at = 0, 0, 0
         # a strict or relaxed filter fills its cells: there a longer memory costs more than it saves
         gentle = not filtered or int(self._screen.num[0, KIND]) == PROBABILISTIC
-        self._memory = (window.size if window.counts else SAMPLE * 16) if gentle else 0
+        self._memory = (size if window.counts else SAMPLE * 16) if gentle else 0
         self.peak = 0
         if resume is not None:
             self._restore(resume)
 
     @staticmethod
-    def _steps(engine: str, k: int, window: Counting | Sliding, options: Mapping[str, object] | None) -> Steps:
+    def _steps(engine: str, k: int, window: Window, options: Mapping[str, object] | None) -> Steps:
         running = build(engine, TopK(k=k, by="x", window=window, time="t", emit="arrivals"), options=options)
         assert isinstance(running, Steps)
         return running

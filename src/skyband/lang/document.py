@@ -16,7 +16,7 @@ from skyband.lang.late import Late, Options
 from skyband.lang.lengths import in_words
 from skyband.lang.numbers import whole
 from skyband.lang.place import Place
-from skyband.query.duration import duration
+from skyband.query.duration import parse_duration
 from skyband.query.expression import check_unicode
 
 _WHOLE = re.compile(r"[+-]?\d+(?:_\d+)*")
@@ -140,15 +140,12 @@ class Part:
         return name
 
     def length(self) -> str:
-        """A length of time, in words that Spark reads too."""
-        text = self.text('a length of time such as "10 seconds"')
+        """A duration, in words that Spark reads too."""
+        text = self.text('a duration such as "10 seconds"')
         try:
-            micros = duration(text, self.path)
-        except ValueError as error:
+            return in_words(parse_duration(text, self.path, least=0))
+        except QueryError as error:
             raise self.place.error(str(error)) from None
-        if micros < 0:
-            raise self.error(f"is {text!r}, below zero: write a length of time such as 30 seconds")
-        return in_words(micros)
 
 
 def read(text: str, file: str | None = None, begin: Place | None = None) -> Part:

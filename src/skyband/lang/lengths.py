@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from skyband.query.duration import spoken
+from datetime import timedelta
+
+from skyband.query.duration import format_duration
 
 _WORDS = {
     "us": "microsecond",
@@ -15,7 +17,7 @@ _WORDS = {
 }
 
 
-def number_and_unit(microseconds: int) -> tuple[int, str]:
+def number_and_unit(length: timedelta | int) -> tuple[int, str]:
     """A length in its largest whole unit, in full.
 
     Examples
@@ -23,11 +25,11 @@ def number_and_unit(microseconds: int) -> tuple[int, str]:
     >>> number_and_unit(600_000_000)
     (10, 'minute')
     """
-    number, unit = spoken(microseconds).split()
-    return (int(number), _WORDS[unit]) if microseconds else (0, "second")
+    number, unit = format_duration(length).split()
+    return (int(number), _WORDS[unit]) if length else (0, "second")
 
 
-def in_words(microseconds: int) -> str:
+def in_words(length: timedelta | int) -> str:
     """The same as a text.
 
     Examples
@@ -35,5 +37,5 @@ def in_words(microseconds: int) -> str:
     >>> in_words(600_000_000), in_words(1), in_words(0)
     ('10 minutes', '1 microsecond', '0 seconds')
     """
-    number, unit = number_and_unit(microseconds)
+    number, unit = number_and_unit(length)
     return f"{number} {unit}" + ("" if number == 1 else "s")

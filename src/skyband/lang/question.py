@@ -12,7 +12,7 @@ from skyband.lang.document import Part
 from skyband.lang.lengths import in_words
 from skyband.lang.said import NO_SERVICE
 from skyband.lang.statement import Remote, Statement
-from skyband.query import EMITS, Counting, Ever, Sliding, TopK
+from skyband.query import EMITS, AllTime, Counting, Sliding, TopK
 from skyband.query.points import METRICS, Distance, Weighted, distance, weighted
 
 _T = TypeVar("_T")
@@ -36,7 +36,7 @@ def window(part: Part) -> Sliding | Counting:
         return _built(lambda: Counting(found["rows"].whole(), every), part, {"size": found["rows"], **found})
     if "size" not in found or "every" in found:
         raise part.error(f"is no window: write {example}")
-    texts = {name: value.text(example) for name, value in found.items()}
+    texts: dict[str, Any] = {name: value.text(example) for name, value in found.items()}
     texts.setdefault("slide", texts["size"])
     return _built(lambda: Sliding(texts.pop("size"), texts.pop("slide"), **texts), part, found)
 
@@ -139,15 +139,16 @@ def described(query: TopK) -> dict[str, Any]:
     window = query.window
     shown: dict[str, Any] = {"name": query.name} if query.name is not None else {}
     shown |= {"k": int(query.k), "by": _score(query.by)}
-    if isinstance(window, Ever):
+    if isinstance(window, AllTime):
         pass  # totals of all time: no window is what they have
     elif isinstance(window, Counting):
         shown["window"] = {"rows": window.size} | ({"every": window.slide} if window.slide > 1 else {})
     else:
-        shown["window"] = {"size": in_words(window.size), "slide": in_words(window.slide) if window.slide else "row"}
+        slide = window.slide if isinstance(window.slide, str) else in_words(window.slide)
+        shown["window"] = {"size": in_words(window.size), "slide": slide}
         if window.origin:
             shown["window"]["origin"] = in_words(window.origin)
-        if window.closed == "right" and window.slide:
+        if window.closed == "right" and window.kind == "slide":
             shown["window"]["closed"] = "right"
     for name, parameter in signature(TopK).parameters.items():
         value = getattr(query, name)

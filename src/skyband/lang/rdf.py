@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from skyband.errors import MissingLibraryError, SourceError
 from skyband.lang.match import rows
 from skyband.lang.rspql.terms import HOME, escaped
-from skyband.query.duration import instant
+from skyband.query.duration import parse_instant
 from skyband.runtime.source import as_table, open_source
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def turtle(time: Any, text: Any) -> pa.Table:
 
     found = sorted(tuple(written(term) for term in triple) for triple in graph)
     columns = {name: pa.array([t[at] for t in found], pa.string()) for at, name in enumerate(TRIPLE)}
-    micros = pa.array([instant(time, "time")] * len(found), pa.int64())
+    micros = pa.array([parse_instant(time, "time")] * len(found), pa.int64())
     return pa.table({**columns, "event": micros, "time": micros.cast(_MOMENT)})
 
 

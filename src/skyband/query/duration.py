@@ -1,4 +1,4 @@
-"""Lengths of time as users write them, as whole microseconds."""
+"""Durations and points in time as users write them, as timedeltas and whole microseconds."""
 
 from __future__ import annotations
 
@@ -29,86 +29,103 @@ _NAMES = {
 }
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
-_DIGITS = 100  # of a number; one with more is too long or too fine
+_DIGITS = 100  # a number with more digits is out of range or finer than a microsecond
+_EXAMPLE = 'a number and a unit (us, ms, seconds, minutes, hours, days, weeks) such as "10 minutes"'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
-def duration(value: object, field: str) -> int:
-    """Microseconds in `value`, a text such as "10 minutes" or a timedelta.
+def parse_duration(value: object, field: str, least: int | None = None) -> int:
+    """Read a duration, a text such as "10 minutes" or a timedelta, as microseconds of at least `least`.
 
     Examples
     --------
-    >>> duration("1 hour 30 minutes", "size"), duration("250ms", "slide")
+    >>> parse_duration("1 hour 30 minutes", "size"), parse_duration("250ms", "slide")
     (5400000000, 250000)
+    >>> parse_duration("-1 s", "late", least=0)
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: late must be a duration of at least 0 s, got '-1 s': write a number and a unit ...
     """
     if isinstance(value, timedelta):
-        return _within(value // timedelta(microseconds=1), value, field)
-    if not isinstance(value, str):
-        msg = f'{field}={value!r} is not a length of time: write a text such as "10 minutes", or a timedelta'
+        micros = microseconds(value)
+    elif isinstance(value, str):
+        micros = _read(value, field)
+    else:
+        raise _error(field, value, "a duration")
+    if abs(micros) > MAX_LENGTH:
+        msg = f"{field} must be at most {MAX_LENGTH // MICROSECONDS['d']:,} days, got {value!r:.200}"
         raise QueryError(msg)
-    total, at = Fraction(0), 0
+    if least is not None and micros < least:
+        raise _error(field, value, "a duration above zero" if least else "a duration of at least 0 s")
+    return micros
+
+
+def _read(value: str, field: str) -> int:
     text = value.strip()
     sign = -1 if text.startswith("-") else 1
     text = text.removeprefix("-")
+    total, at = Fraction(0), 0
     while at < len(text):
         part = _PART.match(text, at)
         unit = _UNITS.get(part.group(2).lower()) if part else None
         if part is None or unit is None:
-            why = ""
             if re.search(r"month|year|quarter", text, re.IGNORECASE):
-                why = " (months and years have no fixed length: count in days)"
-            msg = (
-                f"{field}={value!r} is not a length of time{why}: write a number and a unit "
-                f'(us, ms, seconds, minutes, hours, days, weeks), such as "10 minutes"'
-            )
-            raise QueryError(msg)
+                raise _error(field, value, "a duration", "days: months and years have no fixed length")
+            raise _error(field, value, "a duration")
         number = part.group(1)
         total += Fraction(number) * MICROSECONDS[unit] if len(number) <= _DIGITS else 2 * MAX_LENGTH
         at = part.end()
     if not text or total.denominator != 1:
-        why = "is finer than a microsecond" if text else "is empty"
-        msg = f'{field}={value!r} {why}: write a text such as "10 minutes"'
-        raise QueryError(msg)
-    return _within(sign * int(total), value, field)
+        raise _error(field, value, "a whole number of microseconds" if text else "a duration")
+    return sign * int(total)
 
 
-def _within(microseconds: int, value: object, field: str) -> int:
-    if abs(microseconds) > MAX_LENGTH:
-        shown = f"{value!r:.200}"
-        msg = f"{field} must be at most {MAX_LENGTH // MICROSECONDS['d']:,} days, got {shown}"
-        raise QueryError(msg)
-    return microseconds
+def _error(field: str, value: object, what: str, write: str = _EXAMPLE) -> QueryError:
+    return QueryError(f"{field} must be {what}, got {value!r:.200}: write {write}")
 
 
-def instant(value: object, field: str) -> int:
-    """Microseconds since the epoch at `value`: a datetime or date (naive means UTC), ISO text, or an offset.
+def microseconds(length: timedelta) -> int:
+    """Convert a timedelta to whole microseconds.
 
     Examples
     --------
-    >>> instant("1970-01-01T00:00:02", "origin"), instant("2 seconds", "origin")
+    >>> microseconds(timedelta(seconds=2))
+    2000000
+    """
+    return length // _MICROSECOND
+
+
+def parse_instant(value: object, field: str) -> int:
+    """Read a datetime or date (naive means UTC), ISO text, or an offset as microseconds since the epoch.
+
+    Examples
+    --------
+    >>> parse_instant("1970-01-01T00:00:02", "origin"), parse_instant("2 seconds", "origin")
     (2000000, 2000000)
     """
     if isinstance(value, str) and re.match(r"\s*\d{4}-\d\d", value):
         try:
             value = datetime.fromisoformat(value.strip())
         except ValueError:
-            msg = f'{field}={value!r} is not a moment: write one such as "2024-01-01T06:00:00"'
+            msg = f'{field} must be a date or time, got {value!r}: write one such as "2024-01-01T06:00:00"'
             raise QueryError(msg) from None
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return (aware - _EPOCH) // timedelta(microseconds=1)
-    return duration(value, field)
+        return microseconds(aware - _EPOCH)
+    return parse_duration(value, field)
 
 
-def spoken(microseconds: int) -> str:
-    """A length of time in its largest whole unit.
+def format_duration(length: timedelta | int) -> str:
+    """Write a timedelta, or a number of microseconds, in its largest whole unit.
 
     Examples
     --------
-    >>> spoken(600_000_000), spoken(1)
+    >>> format_duration(timedelta(minutes=10)), format_duration(1)
     ('10 min', '1 us')
     """
-    unit = next((u for u, n in reversed(MICROSECONDS.items()) if microseconds % n == 0), "us")
-    return f"{microseconds // MICROSECONDS[unit]} {unit}"
+    micros = microseconds(length) if isinstance(length, timedelta) else length
+    unit = next((u for u, n in reversed(MICROSECONDS.items()) if micros % n == 0), "us")
+    return f"{micros // MICROSECONDS[unit]} {unit}"

@@ -12,9 +12,10 @@ from numbers import Integral
 from typing import Any
 
 from skyband.errors import QueryError, nearest
-from skyband.query.duration import duration, spoken
+from skyband.query.duration import format_duration, parse_duration
 from skyband.query.expression import Expression, parse
-from skyband.query.limits import MAX_K, MAX_ROWS, check_integer
+from skyband.query.limits import MAX_K, MAX_ROWS
+from skyband.query.validation import check_integer
 
 POLICIES = {
     "never": "WST",
@@ -241,7 +242,7 @@ class Join:
         if self.each not in ("key", "row"):
             _refuse("each", self.each, 'is unknown: write "key" or "row"')
         if self.deadline <= 0:
-            given = spoken(self.deadline) if self.deadline else "0 s"
+            given = format_duration(self.deadline) if self.deadline else "0 s"
             _refuse("deadline", given, 'leaves no time: write a length above zero, such as "1 second"')
         if self.each == "row" and self.aggregates:
             _refuse("each", self.each, 'cannot go with a value over the window, which is one a key: write each="key"')
@@ -276,7 +277,7 @@ def _kept(field: str, value: Any) -> Any:
     if field == "budget":
         return value if isinstance(value, Budget) else Budget(check_integer("budget", value, 0, MAX_ROWS))
     if field == "deadline":
-        return duration(value, "deadline")
+        return parse_duration(value, "deadline")
     if field == "policy":
         return _policy(value)
     whole = isinstance(value, Integral) and not isinstance(value, bool)

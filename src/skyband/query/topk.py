@@ -11,10 +11,11 @@ import numpy as np
 from skyband.errors import QueryError
 from skyband.query.expression import Expression, parse
 from skyband.query.join import Join
-from skyband.query.limits import MAX_JOIN_WINDOWS, MAX_K, check_integer
+from skyband.query.limits import MAX_JOIN_WINDOWS, MAX_K
 from skyband.query.points import Distance, Weighted
 from skyband.query.total import is_total, parse_total
-from skyband.query.window import Counting, Ever, Sliding
+from skyband.query.validation import check_integer
+from skyband.query.window import AllTime, Counting, Sliding, Window, windows_per_row
 
 Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 """A score in Python: a function from NumPy columns to one float64 column."""
@@ -89,7 +90,7 @@ class TopK:
 
     k: int
     by: Expression | Distance | Weighted | Score
-    window: Sliding | Counting
+    window: Window
     time: str | None = None
     per: tuple[str, ...] = ()
     id: str | None = None
@@ -107,7 +108,7 @@ class TopK:
         self,
         k: int,
         by: str | Expression | Distance | Weighted | Score,
-        window: Sliding | Counting | None = None,
+        window: Window | None = None,
         time: str | None = None,
         per: str | Iterable[str] = (),
         id: str | None = None,
@@ -126,7 +127,7 @@ class TopK:
         if isinstance(by, str) and not of and is_total(by):
             _refuse("by", by, 'is a total, which ranks keys and not rows: name their column, such as of="product"')
         by = (parse_total(by) if of else parse(by)) if isinstance(by, str) else by
-        window = Ever() if window is None and of else window
+        window = AllTime() if window is None and of else window
         ascending = bool(getattr(by, "ascending", False)) if ascending is None else ascending
         per = _names("per", per)
         given = locals()
@@ -142,7 +143,8 @@ class TopK:
                 self.by,
                 'cannot score a row: write an expression such as "price * volume", or a function of columns',
             )
-        if not isinstance(self.window, (Sliding, Counting)) or (isinstance(self.window, Ever) and not self.of):
+        kinds = (Sliding, Counting, AllTime) if self.of else (Sliding, Counting)
+        if not isinstance(self.window, kinds):
             _refuse(
                 "window",
                 self.window,
@@ -193,9 +195,9 @@ class TopK:
                 list(self.of),
                 'cannot go with join=: name the key in the join, as on=, and the total, as n="sum(quantity)"',
             )
-        if not self.window.slide or (self.window.counts and self.window.slide == 1):
+        if "every row" in self.window.kinds:
             _refuse("window", self.window, "would look up remote values after every row: write a slide")
-        windows = -(-self.window.size // self.window.slide)
+        windows = windows_per_row(self.window)
         if windows > MAX_JOIN_WINDOWS:
             msg = (
                 f"a join must have at most {MAX_JOIN_WINDOWS:,} windows that hold one row, got {windows:,} with "
@@ -230,10 +232,10 @@ class TopK:
             _refuse("of", list(self.of), "is no list of distinct column names: name each column once, here or in per")
         if not isinstance(self.by, Expression) or self.by.tree[0] != "total":
             _refuse("by", self.by, "is no total, and of= ranks keys by one: write one such as sum(quantity)")
-        if isinstance(self.window, Ever):
+        if isinstance(self.window, AllTime):
             if self.time is not None:
                 _refuse("time", self.time, "says nothing without a window: leave it out, or write a window")
-        elif self.window.counts or not self.window.slide:
+        elif self.window.counts or self.window.kind == "row":
             _refuse(
                 "window", self.window, 'has no totals: write sb.Sliding("1 day", "1 hour") or sb.Tumbling("1 hour")'
             )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from skyband.errors import QueryError
-from skyband.query.duration import duration, instant, spoken
-from skyband.query.limits import MAX_ROWS, check_integer
+from skyband.query.duration import format_duration, parse_duration, parse_instant
+from skyband.query.limits import MAX_ROWS
+from skyband.query.validation import check_choice, check_integer
+
+Closed = Literal["left", "right"]
+"""Which boundary belongs to a window."""
+
+_ROW: Literal["row"] = "row"
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,24 +25,28 @@ class Sliding:
     (start, end]. The size need not be a multiple of the slide. With `slide="row"` there is an answer
     after every row, over (t - size, t].
 
-    Lengths are texts ("10 minutes") or timedeltas of at most 3,650,000 days; inside they are whole microseconds.
+    Lengths are texts ("10 minutes") or timedeltas of at most 3,650,000 days; the fields hold timedeltas.
 
     Examples
     --------
     >>> import skyband as sb
-    >>> sb.Sliding("10 minutes", "1 minute")
-    Sliding('10 min', '1 min')
+    >>> window = sb.Sliding("10 minutes", "1 minute")
+    >>> window, window.slide
+    (Sliding('10 min', '1 min'), datetime.timedelta(seconds=60))
+    >>> from dataclasses import replace
+    >>> replace(window, slide="2 minutes")
+    Sliding('10 min', '2 min')
     >>> sb.Sliding("1 minute", "10 minutes")
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: slide='10 minutes' is longer than size='1 minute': rows between two windows
-    would be in no answer; write a slide of at most '1 minute'
+    skyband.errors.QueryError: slide must be at most size='1 minute', got '10 minutes': rows between two windows
+    would be in no answer
     """
 
-    size: int
-    slide: int  # 0: after every row
-    origin: int = 0
-    closed: str = "left"
+    size: timedelta
+    slide: timedelta | Literal["row"]
+    origin: timedelta = timedelta(0)
+    closed: Closed = "left"
     counts: ClassVar[bool] = False
 
     def __init__(
@@ -45,42 +55,35 @@ class Sliding:
         slide: str | timedelta,
         *,
         origin: str | date | timedelta = "0 s",
-        closed: str = "left",
+        closed: Closed = "left",
     ) -> None:
-        length = duration(size, "size")
-        every = 0 if slide == "row" else duration(slide, "slide")
-        if length <= 0:
-            msg = f'size={size!r} holds no row: write a length above zero, such as "10 minutes"'
+        length = parse_duration(size, "size", least=1)
+        every = None if slide == _ROW else parse_duration(slide, "slide", least=1)
+        if every is not None and every > length:
+            msg = f"slide must be at most size={size!r}, got {slide!r}: rows between two windows would be in no answer"
             raise QueryError(msg)
-        if every <= 0 and slide != "row":
-            msg = f'slide={slide!r} never moves on: write a length above zero, or "row" for an answer after every row'
-            raise QueryError(msg)
-        if every > length:
-            msg = (
-                f"slide={slide!r} is longer than size={size!r}: rows between two windows would be in no answer; "
-                f"write a slide of at most {size!r}"
-            )
-            raise QueryError(msg)
-        if closed not in ("left", "right"):
-            msg = f'closed={closed!r} is unknown: write "left" for [start, end) or "right" for (start, end]'
-            raise QueryError(msg)
-        moved = instant(origin, "origin")
-        if slide == "row":
-            closed = "right"
-        object.__setattr__(self, "size", length)
-        object.__setattr__(self, "slide", every)
-        object.__setattr__(self, "origin", moved % every if every else 0)
-        object.__setattr__(self, "closed", closed)
+        closed = check_choice("closed", closed, get_args(Closed))
+        offset = parse_instant(origin, "origin")
+        object.__setattr__(self, "size", timedelta(microseconds=length))
+        object.__setattr__(self, "slide", _ROW if every is None else timedelta(microseconds=every))
+        object.__setattr__(self, "origin", timedelta(microseconds=0 if every is None else offset % every))
+        object.__setattr__(self, "closed", "right" if every is None else closed)
 
     @property
     def kind(self) -> str:
         """Whether its windows "slide", or there is one after every "row"."""
-        return "slide" if self.slide else "row"
+        return "row" if self.slide == _ROW else "slide"
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Which engines serve it: those for one of these kinds of window."""
-        return frozenset({"slide"} if self.slide else {"row", "every row"})
+        """The kinds of window that an engine must serve one of."""
+        return frozenset({"slide"} if self.kind == "slide" else {"row", "every row"})
+
+    @property
+    def lengths(self) -> dict[str, timedelta]:
+        """The lengths of time by field; a slide after every row has none."""
+        found = {"size": self.size, "slide": self.slide, "origin": self.origin}
+        return {name: length for name, length in found.items() if isinstance(length, timedelta)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sliding) and self._fields() == other._fields()
@@ -88,18 +91,20 @@ class Sliding:
     def __hash__(self) -> int:
         return hash(self._fields())
 
-    def _fields(self) -> tuple[int, int, int, str]:
+    def _fields(self) -> tuple[object, ...]:
         return self.size, self.slide, self.origin, self.closed
 
-    def __repr__(self) -> str:
-        words = [repr(spoken(self.size)), repr(spoken(self.slide) if self.slide else "row")]
+    def __repr__(self) -> str:  # stored in checkpoints as part of the fingerprint of a query: does not change
+        slide = _ROW if self.slide == _ROW else format_duration(self.slide)
+        words = [repr(format_duration(self.size)), repr(slide)]
         if self.origin:
-            words.append(f"origin={spoken(self.origin)!r}")
-        if self.closed == "right" and self.slide:
+            words.append(f"origin={format_duration(self.origin)!r}")
+        if self.closed == "right" and self.slide != _ROW:
             words.append("closed='right'")
         return f"Sliding({', '.join(words)})"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Tumbling(Sliding):
     """Windows that follow each other without overlap: `Sliding(size, size)`, which it equals.
 
@@ -110,7 +115,11 @@ class Tumbling(Sliding):
     (True, True)
     """
 
-    def __init__(self, size: str | timedelta, *, origin: str | date | timedelta = "0 s", closed: str = "left") -> None:
+    slide: timedelta = field(init=False)
+
+    def __init__(
+        self, size: str | timedelta, *, origin: str | date | timedelta = "0 s", closed: Closed = "left"
+    ) -> None:
         super().__init__(size, size, origin=origin, closed=closed)
 
 
@@ -131,40 +140,59 @@ class Counting:
     size: int
     slide: int = 1
     counts: ClassVar[bool] = True
-    origin: ClassVar[int] = 0
-    closed: ClassVar[str] = "left"
+    closed: ClassVar[Closed] = "left"
     kind: ClassVar[str] = "slide"
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        """Which engines serve it: those for one of these kinds of window."""
-        return frozenset({"slide", "every row"} if self.slide == 1 else {"slide"})
-
     def __post_init__(self) -> None:
-        for field in ("size", "slide"):
-            object.__setattr__(self, field, check_integer(field, getattr(self, field), 1, MAX_ROWS))
+        for name in ("size", "slide"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), 1, MAX_ROWS))
         if self.slide > self.size:
             msg = (
-                f"slide={self.slide} is larger than size={self.size}: rows between two windows would be in no "
-                f"answer; write a slide of at most {self.size}"
+                f"slide must be at most size={self.size}, got {self.slide}: rows between two windows would be in no "
+                f"answer"
             )
             raise QueryError(msg)
 
-
-@dataclass(frozen=True, repr=False)
-class Ever(Counting):
-    """All rows there ever were: what `window=None` means. Only totals are kept so."""
-
-    size: int = 1 << 62
-    kind: ClassVar[str] = "ever"
-
-    def __post_init__(self) -> None:
-        """Nothing was given that could be wrong."""
-
     @property
     def kinds(self) -> frozenset[str]:
-        """No engine for rows serves it."""
-        return frozenset({"ever"})
+        """The kinds of window that an engine must serve one of."""
+        return frozenset({"slide", "every row"} if self.slide == 1 else {"slide"})
 
-    def __repr__(self) -> str:
+
+@dataclass(frozen=True)
+class AllTime:
+    """All rows since the stream began: what `window=None` means for a leaderboard (`of=`), the only query that has it.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> sb.TopK(k=3, of="product", by="sum(quantity)").window
+    AllTime()
+    """
+
+    counts: ClassVar[bool] = True
+    closed: ClassVar[Closed] = "left"
+    kind: ClassVar[str] = "all time"
+    kinds: ClassVar[frozenset[str]] = frozenset({"all time"})
+
+    def __str__(self) -> str:  # stored in checkpoints as part of the fingerprint of a query: does not change
         return "None"
+
+
+Window: TypeAlias = Sliding | Counting | AllTime
+"""Every kind of window."""
+
+
+def windows_per_row(window: Window) -> int:
+    """Count the windows that can hold one row, of a window with a slide.
+
+    Examples
+    --------
+    >>> windows_per_row(Sliding("10 minutes", "4 minutes")), windows_per_row(Counting(100, 10))
+    (3, 10)
+    """
+    if isinstance(window, Counting):
+        return -(-window.size // window.slide)
+    assert isinstance(window, Sliding)
+    assert isinstance(window.slide, timedelta)
+    return -(-window.size // window.slide)

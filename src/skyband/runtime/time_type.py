@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError, SourceError
-from skyband.query.duration import MICROSECONDS, spoken
+from skyband.query.duration import MICROSECONDS, format_duration, microseconds
+from skyband.query.window import Sliding
 from skyband.windows.watermark import TIME_LIMIT, check_watermark
 
 if TYPE_CHECKING:
@@ -52,13 +53,12 @@ class TimeType:
             raise SchemaError(msg)
         window = query.window
         whole = _DAY if pa.types.is_date64(kind) else per  # milliseconds, of which only whole days are dates
-        if not window.counts:
-            for field in ("size", "slide", "origin"):
-                length = getattr(window, field)
-                if length % whole:
+        if isinstance(window, Sliding):
+            for field, length in window.lengths.items():
+                if microseconds(length) % whole:
                     msg = (
-                        f"{field}={spoken(length)!r} is no whole number of {spoken(whole)}, in which time={name!r} "
-                        f"({kind}) counts, so no window could be named: use a multiple, or a finer time column"
+                        f"{field} must be a multiple of {format_duration(whole)}, the unit of time={name!r} ({kind}), "
+                        f"got {format_duration(length)!r}: write a multiple, or use a finer time column"
                     )
                     raise SchemaError(msg)
         return cls(kind, per, parts, name or "")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.query import Ever
 from skyband.runtime.ids import row_hash
 from skyband.runtime.snapshot import unwrite
 from skyband.runtime.time_type import TimeType
@@ -38,7 +37,7 @@ class Board:
 
     def bucket(self, schema: pa.Schema, engine: str, *, early: bool) -> BoardBucket | AllTimeBucket:
         """What goes behind it."""
-        if isinstance(self.query.window, Ever):
+        if self.query.window.kind == "all time":
             return AllTimeBucket(self.query, schema, engine)
         return BoardBucket(self.query, schema, engine, early=early)
 
@@ -59,7 +58,7 @@ class BoardPacker:
     def add(self, rows: pa.Table) -> None:
         """Take a batch."""
         rows = in_utc(rows)
-        if isinstance(self.query.window, Ever):
+        if self.query.window.kind == "all time":
             self._add(rows, np.zeros(rows.num_rows, np.int64), np.full(rows.num_rows, NEVER))
             return
         assert self.query.time is not None

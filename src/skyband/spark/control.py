@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from skyband.errors import QueryError, SchemaError, nearest
 from skyband.query import Sliding
-from skyband.query.limits import MAX_K, check_integer
+from skyband.query.limits import MAX_K
+from skyband.query.validation import check_integer
 from skyband.runtime.time_type import TimeType
 from skyband.spark.prune import NO_COUNTS, Packed, in_utc
 from skyband.spark.session import column

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import SchemaError
-from skyband.query import Ever
+from skyband.query import AllTime
 from skyband.runtime.schema import check_schema
 from skyband.runtime.score import check_types
 from skyband.runtime.snapshot import unwrite
@@ -37,7 +37,7 @@ def result_type(
         TimeType.of(query, arrow.field(query.time).type)
         time = schema[query.time].dataType
     fields = [StructField(query.column("query"), StringType())] if per is not None else []
-    ever = isinstance(query.window, Ever)
+    ever = isinstance(query.window, AllTime)
     if not ever:
         fields += [StructField(query.column("window_start"), time), StructField(query.column("window_end"), time)]
     per = query.per if per is None else per

@@ -12,7 +12,8 @@ from skyband.engines.plan import choose
 from skyband.errors import QueryError, SchemaError
 from skyband.join.checks import check_names
 from skyband.join.shared import shared_join
-from skyband.query import Ever, TopK
+from skyband.query import AllTime, Sliding, TopK
+from skyband.query.duration import format_duration, microseconds
 from skyband.spark.board import Board
 from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import column, quoted, suit
@@ -118,7 +119,7 @@ def _check(asked: list[TopK], *, early: bool) -> None:
     if len(asked) > 1 and any(one.of for one in asked):
         msg = "of= ranks keys, which a workload cannot share: run a stream of its own for it"
         raise QueryError(msg)
-    if early and isinstance(asked[0].window, Ever):
+    if early and isinstance(asked[0].window, AllTime):
         msg = "early=True says nothing without a window: totals of all time are told at every trigger"
         raise QueryError(msg)
 
@@ -314,7 +315,7 @@ def _changes(df: DataFrame, query: TopK, keys: list[int]) -> DataFrame:
 
 
 def _check_stream(df: DataFrame, query: TopK) -> None:
-    if query.window.counts:
+    if not isinstance(query.window, Sliding):
         return
     assert query.time is not None
     if "spark.watermarkDelayMs" not in df.schema[query.time].metadata:
@@ -324,9 +325,9 @@ def _check_stream(df: DataFrame, query: TopK) -> None:
             f'df.withWatermark("{time}", "30 seconds") before it'
         )
         raise SchemaError(msg)
-    for field in ("size", "slide", "origin"):
-        if getattr(query.window, field) % 1000:
-            msg = f"{field} is no whole number of milliseconds, in which Spark's watermark counts: use a multiple"
+    for field, length in query.window.lengths.items():
+        if microseconds(length) % 1000:
+            msg = f"{field} must be whole milliseconds, as Spark's watermark is, got {format_duration(length)!r}"
             raise SchemaError(msg)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skyband.errors import QueryError, SinkError
-from skyband.query import Ever, TopK
+from skyband.query import AllTime, TopK
 from skyband.runtime.ids import row_hash
 from skyband.tables._need import shown
 from skyband.tables._patience import patience
@@ -233,7 +233,7 @@ class Latest:
     @property
     def _moment(self) -> str:
         """The column that grows from list to list."""
-        return self.query.column("step" if isinstance(self.query.window, Ever) else "window_end")
+        return self.query.column("step" if isinstance(self.query.window, AllTime) else "window_end")
 
     def _changed(self, old: list[Row], changes: list[Row]) -> list[Row]:
         """The list after its changes, step by step."""

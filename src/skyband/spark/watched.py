@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError, SchemaError, nearest
-from skyband.query.duration import duration
+from skyband.query.duration import parse_duration
 from skyband.runtime.ids import id_numbers
 from skyband.runtime.score import scores
 from skyband.runtime.snapshot import unwrite
@@ -116,7 +116,7 @@ def view(  # noqa: PLR0913 - the door
     where = table
     if isinstance(table, SqlTable):
         table.ranked(by, columns)  # its columns are there
-        patience = duration(timeout, "timeout")
+        patience = parse_duration(timeout, "timeout")
         if patience <= 0:
             msg = f'timeout={timeout!r} leaves no time to answer: write one such as "30 seconds"'
             raise QueryError(msg)

@@ -9,7 +9,7 @@ import numpy as np
 
 from skyband.errors import QueryError, SchemaError
 from skyband.query.expression import Expression, parse
-from skyband.query.limits import check_integer
+from skyband.query.validation import check_integer
 
 MOST = 1 << 26  # rows of a view
 _OURS = ("rank", "score", "step", "complete", "_change_type", "_version")

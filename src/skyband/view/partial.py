@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.query import Ever
+from skyband.query import AllTime
 from skyband.query.expression import Expression
 from skyband.runtime.arrow import plain, plain_type, take_rows
 from skyband.runtime.groups import Groups, combine_codes
@@ -131,7 +131,7 @@ def partial_totals(query: TopK, measure: Measure, rows: pa.Table, time: np.ndarr
         places = np.flatnonzero(given)
         rows, time, ints, floats = take_rows(rows, places), time[places], ints[places], floats[places]
     names = [*query.per, *query.of]
-    ever = isinstance(query.window, Ever)
+    ever = isinstance(query.window, AllTime)
     pane = np.zeros(len(time), np.int64) if ever else np.asarray(WindowAssigner.of(query.window).pane(time))
     code = _panes(pane)
     codes = int(code.max(initial=-1)) + 1

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from skyband.query.duration import microseconds
+from skyband.query.window import AllTime, Counting
+
 if TYPE_CHECKING:
-    from skyband.query import Counting, Sliding
+    from skyband.query.window import Window
 
     T = TypeVar("T", int, np.ndarray)
 
@@ -49,13 +52,16 @@ class WindowAssigner:
     shift: int = 0  # internal boundaries minus displayed ones: 1 for (start, end]
 
     @classmethod
-    def of(cls, window: Sliding | Counting) -> WindowAssigner:
-        """Return the assigner of a query's window."""
-        if window.counts:
+    def of(cls, window: Window) -> WindowAssigner:
+        """Return the assigner of a query's window. All time has no boundaries: every row is a pane of its own."""
+        if isinstance(window, AllTime):
+            return cls(1, 1, counts=True)
+        if isinstance(window, Counting):
             # windows end at multiples of the slide, also where the size is none
             return cls(window.size, window.slide, -window.size, counts=True)
         shift = int(window.closed == "right")
-        return cls(window.size, window.slide, window.origin + shift, shift=shift)
+        slide = 0 if isinstance(window.slide, str) else microseconds(window.slide)
+        return cls(microseconds(window.size), slide, microseconds(window.origin) + shift, shift=shift)
 
     @property
     def ratio(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skyband.engines.registry import ENGINES
 from skyband.query import Weighted
-from skyband.query.duration import spoken
+from skyband.query.duration import format_duration
 from skyband.workload.registry import GRIDS, WORKLOADS
 from skyband.workload.split import split
 
@@ -42,9 +42,9 @@ def _lines(families: Sequence[Family], engine: str, tasks: int, *, fixed: bool) 
         if engine in WORKLOADS and family.apart(fixed=fixed):
             yield f"  after every row: on {'an engine of its own' if len(names) == 1 else 'engines of their own'}"
             continue
-        sizes = [member.window.size for member in family.members]
+        sizes = [member.clock.size for member in family.members]
         ks = [member.k for member in family.members]
-        views = sum(-(-member.window.size // member.window.slide) for member in family.members)
+        views = sum(member.clock.ratio for member in family.members)
         window = f"{_long(min(sizes), family)} to {_long(max(sizes), family)}" if len(set(sizes)) > 1 else ""
         k = f"{min(ks)} to {max(ks)}" if len(set(ks)) > 1 else f"{ks[0]}"
         yield f"  windows of {window or _long(sizes[0], family)}, k {k}; at most {views} views open at once"
@@ -61,7 +61,7 @@ def _gridded(family: Family, engine: str) -> Iterator[str]:
     """What a grid is, and what goes out of it."""
     query, ks = family.query, [member.k for member in family.members]
     k = f"{min(ks)} to {max(ks)}" if len(set(ks)) > 1 else f"{ks[0]}"
-    yield f"  windows of {_long(query.window.size, family)} after every row, k {k}; they share one grid"
+    yield f"  windows of {_long(family.members[0].clock.size, family)} after every row, k {k}; they share one grid"
     if engine not in GRIDS:
         yield f"  keeps: for each query what {engine} keeps, and one buffer for all"
         yield "  a row meets the queries that watch its cell, when it comes and when it leaves the buffer"
@@ -84,4 +84,4 @@ def _said(by: object) -> str:
 
 
 def _long(size: int, family: Family) -> str:
-    return f"{size} rows" if family.counts else spoken(size)
+    return f"{size} rows" if family.counts else format_duration(size)

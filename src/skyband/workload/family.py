@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from skyband.errors import QueryError
-from skyband.query import Counting, Distance, Sliding, TopK, Weighted
-from skyband.query.duration import spoken
+from skyband.query import Counting, Distance, Sliding, TopK, Weighted, Window
+from skyband.query.duration import format_duration, microseconds
 from skyband.query.expression import Expression
 from skyband.windows import WindowAssigner
 
@@ -32,7 +33,7 @@ class Member:
     number: int  # its place in the workload, under which its answers go out
     name: str
     k: int
-    window: Sliding | Counting
+    window: Window
     low: int = NEVER
     high: int = AFTER
     moment: int = 0  # when it came and ...
@@ -53,9 +54,10 @@ class Member:
 
     def as_json(self) -> dict[str, Any]:
         """The member as plain values."""
-        window: dict[str, Any] = {"counts": self.window.counts, "size": self.window.size, "slide": self.window.slide}
-        if not self.window.counts:
-            window |= {"origin": self.window.origin, "closed": self.window.closed}
+        clock = self.clock
+        window: dict[str, Any] = {"counts": clock.counts, "size": clock.size, "slide": clock.slide}
+        if not clock.counts:
+            window |= {"origin": clock.origin - clock.shift, "closed": self.window.closed}
         rest = {name: getattr(self, name) for name in ("number", "name", "k", "low", "high", "moment", "until")}
         by = None if self.by is None else {"kind": type(self.by).__name__, **asdict(self.by)}
         return {**rest, "window": window, "by": by}
@@ -64,13 +66,13 @@ class Member:
     def from_json(cls, told: Mapping[str, Any]) -> Member:
         """The member that `as_json` told of."""
         said = dict(told["window"])
-        window: Sliding | Counting
+        window: Window
         if said.pop("counts"):
             window = Counting(**said)
         else:
-            window = object.__new__(Sliding)
-            for name, value in said.items():
-                object.__setattr__(window, name, value)
+            size, origin = (timedelta(microseconds=said[name]) for name in ("size", "origin"))
+            slide = timedelta(microseconds=said["slide"]) if said["slide"] else "row"
+            window = Sliding(size, slide, origin=origin, closed=said["closed"])
         by = None if told["by"] is None else _score(told["by"])
         return cls(**{**told, "window": window, "by": by})
 
@@ -87,24 +89,24 @@ class Reserve:
     >>> reserve.check(3, sb.Sliding("90 s", "1 minute"))
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: size=90 s is no multiple of finest=1 min, at which the stream is cut: round it
+    skyband.errors.QueryError: size must be a multiple of finest='1 min', got '90 s': round it
     """
 
     k: int  # the largest of any query
     finest: int  # microseconds: windows begin and end at multiples of this only
 
-    def check(self, k: int, window: Sliding | Counting) -> None:
+    def check(self, k: int, window: Window) -> None:
         """Raise unless a query of this k and window fits."""
         if k > self.k:
             msg = f"k={k} is more than max_k={self.k}, which is all that is kept: start anew with a larger one"
             raise QueryError(msg)
-        if window.counts or window.kind == "row":
+        if not isinstance(window, Sliding) or window.kind == "row":
             msg = f"window={window!r} has no panes: max_k and finest are for time windows with a slide"
             raise QueryError(msg)
-        for field in ("size", "slide", "origin"):
-            if getattr(window, field) % self.finest:
-                said, finest = spoken(getattr(window, field)), spoken(self.finest)
-                msg = f"{field}={said} is no multiple of finest={finest}, at which the stream is cut: round it"
+        for field, length in window.lengths.items():
+            if microseconds(length) % self.finest:
+                finest = format_duration(self.finest)
+                msg = f"{field} must be a multiple of finest={finest!r}, got {format_duration(length)!r}: round it"
                 raise QueryError(msg)
 
 
@@ -278,7 +280,7 @@ def _common(query: TopK, members: Sequence[Member], reserve: Reserve | None = No
     """The query that stands for a family: the largest k, or that in reserve, and the longest window."""
     if not members:
         return query
-    longest = max(members, key=lambda m: m.window.size).window
+    longest = max(members, key=lambda m: m.clock.size).window
     largest = max(m.k for m in members) if reserve is None else reserve.k
     return replace(query, k=largest, window=longest, name=None)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.errors import QueryError
-from skyband.query.duration import instant
+from skyband.query.duration import parse_instant
 from skyband.workload.family import AFTER, NEVER, Member, member_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _moment(query: TopK, value: Any) -> int:
         msg = f"active={value!r} is no position, and {query.window!r} counts rows: write whole numbers"
         raise QueryError(msg)
     try:
-        return instant(value, "active")
+        return parse_instant(value, "active")
     except QueryError:
         msg = f'active={value!r} is no moment: write one such as "2024-01-01T06:00:00", a datetime or a whole number'
         raise QueryError(msg) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.query.limits import check_integer
+from skyband.query.validation import check_integer
 
 if TYPE_CHECKING:
     from skyband.workload.family import Family, Member
@@ -49,4 +49,4 @@ def split(family: Family, tasks: int) -> list[Family]:
 
 def _weight(member: Member) -> float:
     """Rows of answers for each unit of time."""
-    return member.k / max(member.window.slide, 1)
+    return member.k / max(member.clock.slide, 1)

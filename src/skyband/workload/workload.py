@@ -9,8 +9,9 @@ from weakref import WeakSet
 
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
-from skyband.query.duration import duration
-from skyband.query.limits import MAX_K, check_integer
+from skyband.query.duration import parse_duration
+from skyband.query.limits import MAX_K
+from skyband.query.validation import check_integer
 from skyband.workload.admission import Admission, blind, home, joined, last, narrowed, open_grid, told
 from skyband.workload.family import AFTER, NEVER, Family, Reserve, check, families, member_of, per_of
 from skyband.workload.spans import bounds, limited
@@ -344,8 +345,4 @@ def _reserved(max_k: int | None, finest: str | timedelta | None) -> Reserve | No
         msg = f'max_k={max_k!r} and finest={finest!r} go together: write both, such as max_k=100, finest="10 s"'
         raise QueryError(msg)
     max_k = check_integer("max_k", max_k, 1, MAX_K)
-    step = duration(finest, "finest")
-    if step < 1:
-        msg = f"finest={finest!r} is no length of time: write one above 0"
-        raise QueryError(msg)
-    return Reserve(max_k, step)
+    return Reserve(max_k, parse_duration(finest, "finest", least=1))

@@ -131,7 +131,7 @@ def measure(case: Case, score: np.ndarray, scale: Scale, seed: int = 0) -> Resul
         parts = [family.with_members([member]) for member in chosen]
         times = case.queries / len(chosen)
     budget = scale.budget if shared else scale.budget * _ALONE
-    fill = min(max(member.window.size for member in family.members), len(score) * 2 // 3)
+    fill = min(max(member.clock.size for member in family.members), len(score) * 2 // 3)
     _warm(case.engine, family)
     seconds, out, rows, peak, size, full = 0.0, 0.0, 0, 0, 0, True
     for part in parts:

@@ -11,11 +11,13 @@ from skyband.lang.rspql.score import sparql, variable
 from skyband.lang.rspql.terms import HOME
 from skyband.lang.said import NO_SERVICE, check_said
 from skyband.lang.statement import Remote, Statement
-from skyband.query.duration import spoken
+from skyband.query.duration import format_duration
 from skyband.query.expression import Expression
 
 if TYPE_CHECKING:
-    from skyband.query import TopK
+    from datetime import timedelta
+
+    from skyband.query import Sliding, TopK
 
 _LOCAL = re.compile(r"\w([\w.-]*[\w-])?")
 _UNITS = {"min": "m", "h": "h", "s": "s", "ms": "ms", "d": "d"}
@@ -46,7 +48,7 @@ def to_rspql(query: TopK | Statement) -> str:
     """
     asked = query if isinstance(query, Statement) else Statement(query)
     topk = asked.query
-    _check(asked)
+    window = _check(asked)
     assert isinstance(topk.by, Expression)
     tree, filters = topk.by.tree, []
     while tree[0] == "case" and len(tree) == 4 and tree[3] == ("null",):
@@ -54,16 +56,16 @@ def to_rspql(query: TopK | Statement) -> str:
         tree = tree[2]
     score = sparql(tree)
     pattern = asked.pattern or _pattern(topk.by, asked.remote)
-    window = asked.window or "W"
+    label = _label(asked.window or "W")
     lines = [f"PREFIX : <{HOME}>"]
     if topk.name is not None:
         lines.append(f"REGISTER STREAM {_label(topk.name)} AS")
-    length = " ".join([f"RANGE {_length(topk.window.size)}", f"STEP {_length(topk.window.slide)}"])
+    size, slide, _ = map(_length, window.lengths.values())
     lines += [
         f"SELECT {_chosen(asked, score)}",
-        f"FROM NAMED WINDOW {_label(window)} ON {_label(asked.source)} [{length}]",
+        f"FROM NAMED WINDOW {label} ON {_label(asked.source)} [RANGE {size} STEP {slide}]",
         "WHERE {",
-        f"  WINDOW {_label(window)} {{",
+        f"  WINDOW {label} {{",
         *(f"    {line}" for line in _group(pattern)),
         *(f"    FILTER({sparql(condition)})" for condition in filters),
         "  }",
@@ -75,19 +77,20 @@ def to_rspql(query: TopK | Statement) -> str:
     return "\n".join([*lines, "}", f"ORDER BY {'ASC' if topk.ascending else 'DESC'}({key})", f"LIMIT {topk.k}"])
 
 
-def _check(asked: Statement) -> None:
+def _check(asked: Statement) -> Sliding:
     query = asked.query
-    check_said(query, "RSP-QL", {"per": (), "id": None})
+    window = check_said(query, "RSP-QL", {"per": (), "id": None})
     if query.join is not None and asked.remote is None:
         msg = f"join cannot be said in RSP-QL, {NO_SERVICE}"
         raise QueryError(msg)
-    window = query.window
     if window.closed != "right":
         msg = 'closed="left" cannot be said in RSP-QL, whose windows are (start, end]: use closed="right", or sb.to_sql'
         raise QueryError(msg)
     if window.origin:
-        msg = f"origin={spoken(window.origin)!r} cannot be said in RSP-QL: leave it to sb.parse(text, origin=...)"
+        origin = format_duration(window.origin)
+        msg = f"origin={origin!r} cannot be written in RSP-QL: pass it to sb.parse(text, origin=...)"
         raise QueryError(msg)
+    return window
 
 
 def _pattern(by: Expression, remote: Remote | None) -> Pattern:
@@ -148,11 +151,11 @@ def _chosen(asked: Statement, score: str) -> str:
     return " ".join(words)
 
 
-def _length(micros: int) -> str:
-    number, unit = spoken(micros).split()
+def _length(length: timedelta) -> str:
+    number, unit = format_duration(length).split()
     if unit == "w":
         return f"{int(number) * 7}d"
     if unit not in _UNITS:
-        msg = f"{spoken(micros)} is finer than a millisecond, which RSP-QL cannot say: use sb.to_yaml"
+        msg = f"{format_duration(length)} is finer than a millisecond, which RSP-QL cannot say: use sb.to_yaml"
         raise QueryError(msg)
     return f"{number}{_UNITS[unit]}"

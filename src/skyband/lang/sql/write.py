@@ -9,11 +9,13 @@ from skyband.errors import QueryError
 from skyband.lang.names import quoted
 from skyband.lang.said import check_said
 from skyband.lang.statement import Statement
-from skyband.query.duration import MICROSECONDS
+from skyband.query.duration import MICROSECONDS, microseconds
 from skyband.query.trees import dialect
 
 if TYPE_CHECKING:
-    from skyband.query import TopK
+    from datetime import timedelta
+
+    from skyband.query import Sliding, TopK
 
 _UNITS = (("DAY", "d"), ("HOUR", "h"), ("MINUTE", "min"), ("SECOND", "s"))
 
@@ -47,12 +49,12 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
     """
     asked = query if isinstance(query, Statement) else Statement(query)
     topk = asked.query
-    _check(asked)
+    window = _check(asked)
     assert topk.time is not None
-    window = topk.window
-    lengths = [window.size] if window.size == window.slide else [window.slide, window.size]
-    lengths += [window.origin] if window.origin else []
-    function = "TUMBLE" if window.size == window.slide else "HOP"
+    size, slide, origin = window.lengths.values()
+    lengths = [size] if size == slide else [slide, size]
+    lengths += [origin] if origin else []
+    function = "TUMBLE" if size == slide else "HOP"
     stream = ".".join(quoted(part) for part in (table or asked.source).split("."))
     arguments = [f"TABLE {stream}", f"DESCRIPTOR({quoted(topk.time)})", *map(_interval, lengths)]
     source = f"TABLE({function}({', '.join(arguments)}))"
@@ -93,13 +95,13 @@ def _total_name(query: TopK) -> str:
     return name
 
 
-def _check(asked: Statement) -> None:
+def _check(asked: Statement) -> Sliding:
     query = asked.query
     if query.join is not None or asked.remote is not None or asked.pattern is not None:
         msg = "a join or triples cannot be said in SQL: use sb.to_rspql"
         raise QueryError(msg)
-    check_said(query, "SQL", {"of": query.of})
-    if query.window.closed != "left":
+    window = check_said(query, "SQL", {"of": query.of})
+    if window.closed != "left":
         msg = 'closed="right" cannot be said in SQL: use closed="left", sb.to_rspql or sb.to_yaml'
         raise QueryError(msg)
     for field, names in (("per", query.per), ("of", query.of)):
@@ -110,6 +112,7 @@ def _check(asked: Statement) -> None:
     if query.of and total.isupper():  # COUNT(*) is read as count(*)
         msg = f"by={str(query.by)!r} cannot be said in SQL: write {total.lower()}{bracket}...) in small letters"
         raise QueryError(msg)
+    return window
 
 
 def _score(query: TopK) -> str:
@@ -137,7 +140,8 @@ def _picked(asked: Statement, total: str) -> str:
     return ", ".join(words)
 
 
-def _interval(micros: int) -> str:
+def _interval(length: timedelta) -> str:
+    micros = microseconds(length)
     for unit, short in _UNITS:
         if micros % MICROSECONDS[short] == 0:
             return f"INTERVAL '{micros // MICROSECONDS[short]}' {unit}"

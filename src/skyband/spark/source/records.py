@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import SchemaError, SourceError
-from skyband.query.duration import duration
+from skyband.query.duration import parse_duration
 
 Record = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ class Idle:
     """
 
     def __init__(self, after: str | None, time: str | None) -> None:
-        self.after = None if after is None else duration(after, "idle")
+        self.after = None if after is None else parse_duration(after, "idle")
         if after is not None and not time:
             msg = 'idle lets time go on, so the source must know it: write .option("time", "ts")'
             raise SourceError(msg)
