@@ -369,58 +369,6 @@ def grow(cell, ints, floats, cells, boards, shape):
 
 
 @kernel
-def moves(rows, scores, first, group, last, ranks):
-    """What changed between the lists of each group, where the same key may have another score.
-
-    Like `changes.changed`: `rows` and `scores` hold the lists, list `a` from `first[a]` to `first[a + 1]`;
-    `last[:, g]` is where the previous list of group g begins and ends, and is brought up to date. Returns for each
-    change its list, its kind, and the place of its row and its rank. O(k^2) a list at worst, O(k) where little moves.
-    """
-    out = np.empty((4, 16), np.int64)
-    size = 0
-    for a in range(len(group)):
-        g = group[a]
-        low, high, start, stop = last[0, g], last[1, g], first[a], first[a + 1]
-        need = size + 2 * (stop - start + high - low)
-        if need > out.shape[1]:
-            longer = np.empty((4, 2 * need), np.int64)
-            longer[:, :size] = out[:, :size]
-            out = longer
-        partner = np.full(stop - start, -1, np.int64)
-        for i in range(low, high):
-            j = _found(rows, i, start, stop, i - low)
-            if j < 0:
-                out[0, size], out[1, size], out[2, size], out[3, size] = a, 0, i, i - low + 1
-                size += 1
-            else:
-                partner[j - start] = i
-        for j in range(start, stop):
-            i = partner[j - start]
-            if i >= 0 and (scores[i] != scores[j] or (ranks and i - low != j - start)):
-                out[0, size], out[1, size], out[2, size], out[3, size] = a, 1, i, i - low + 1
-                size += 1
-                out[0, size], out[1, size], out[2, size], out[3, size] = a, 2, j, j - start + 1
-                size += 1
-        for j in range(start, stop):
-            if partner[j - start] < 0:
-                out[0, size], out[1, size], out[2, size], out[3, size] = a, 3, j, j - start + 1
-                size += 1
-        last[0, g], last[1, g] = start, stop
-    return out[:, :size]
-
-
-@inlined
-def _found(rows, i, start, stop, rank):
-    """Where the key of row `i` stands in the list from `start` to `stop`, looking first near its old rank; or -1."""
-    wide = stop - start
-    for far in range(max(rank + 1, wide - rank)):
-        for j in (rank + far, rank - far):
-            if 0 <= j < wide and rows[start + j] == rows[i]:
-                return start + j
-    return -1
-
-
-@kernel
 def resume(entries, cells, boards, marks, clock, shape):
     """Rebuild totals and views from the entries of the window that `marks` says was closed last."""
     size, slide, origin = clock

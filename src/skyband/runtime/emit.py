@@ -129,12 +129,12 @@ class Emitter:
         return EmittedRows(*(getattr(lines, f)[keep] for f in ("step", "end", "group", "rank", "score", "slot")))
 
     def _changes(self, answers: Answers, groups: int) -> EmittedRows:
-        from skyband.kernels.changes import changed
+        from skyband.kernels.diff import diff
 
         self._make_room(groups)
         begin = self._last.extend(answers.id, answers.score)
         ids, scores = self._last.columns()
-        which, kind, place, rank = changed(
+        which, kind, place, rank = diff(
             ids, scores, answers.first + begin, answers.group, self._last.first, self._ranks
         )
         return EmittedRows(

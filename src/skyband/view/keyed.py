@@ -46,15 +46,15 @@ class LastLists:
     def moves(
         self, cell: np.ndarray, score: np.ndarray, first: np.ndarray, group: np.ndarray, groups: int, ranks: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of each change its list, kind, rank, cell and score; see `kernels.boards.moves`."""
-        from skyband.kernels.boards import moves
+        """Of each change its list, kind, rank, cell and score; see `kernels.diff`."""
+        from skyband.kernels.diff import diff
 
         if groups > self._lists.groups:
             self._lists.enlarge(room_for(groups, self._lists.groups))
         self._groups = max(self._groups, groups)
         begin = self._lists.extend(cell, score)
         cells, scores = self._lists.columns()
-        which, kind, place, rank = moves(cells, scores, first + begin, group, self._lists.first, ranks)
+        which, kind, place, rank = diff(cells, scores, first + begin, group, self._lists.first, ranks)
         return which, kind, rank, cells[place], scores[place]
 
     def any(self) -> bool:

@@ -23,12 +23,12 @@ def changed(before: pa.Table | None, now: pa.Table, key: str, *, ranks: bool = F
     [{'_change_type': 'delete', 'rank': 2, 'score': 7.0, 'id': 5},
      {'_change_type': 'insert', 'rank': 2, 'score': 8.0, 'id': 6}]
     """
-    from skyband.kernels.boards import moves
+    from skyband.kernels.diff import diff
 
     old = now.slice(0, 0) if before is None else before
     both = pa.concat_tables([old, now], promote_options="permissive")
     last = np.array([[0], [old.num_rows]], np.int64)
     first = np.array([old.num_rows, both.num_rows], np.int64)
     ids, score = id_numbers(both.column(key), key), both.column(SCORE).to_numpy()
-    _, kind, place, _ = moves(ids, score, first, np.zeros(1, np.int32), last, ranks)
+    _, kind, place, _ = diff(ids, score, first, np.zeros(1, np.int32), last, ranks)
     return both.take(pa.array(place)).add_column(0, CHANGE, change_names(kind))
