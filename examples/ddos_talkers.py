@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 KNOWN = {"10.0.0.5": "our backup", "192.0.2.80": "content network"}
 BOTS = [f"203.0.113.{i}" for i in range(1, 41)]

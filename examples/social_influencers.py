@@ -24,7 +24,7 @@ import uvicorn
 from fastapi import FastAPI
 
 import skyband as sb
-from skyband.tables.http import Http
+from skyband.tables import Http
 
 MINUTES, MINUTE, BUDGET = 30, 60_000, 10
 

@@ -16,7 +16,7 @@ import numpy as np
 import sqlalchemy as sa
 
 import skyband as sb
-from skyband.tables.sqlfetch import SqlFetch
+from skyband.tables import SqlTable
 
 MACHINES = 60
 MINUTE = 60
@@ -55,7 +55,7 @@ def main() -> None:
     rng = np.random.default_rng(5)
     with tempfile.TemporaryDirectory() as folder:
         engine = maintenance(f"sqlite:///{folder}/maintenance.db", rng)
-        table = SqlFetch(engine, "machines", key="machine")
+        table = SqlTable(engine, "machines", key="machine")
         join = sb.Join(
             table,
             on="machine",

@@ -278,7 +278,7 @@ def _rows() -> pa.Table:
 def _queries() -> dict[str, Callable[[], Any]]:
     """The queries of the traces: all per group over a sliding window."""
     import skyband as sb
-    from skyband.tables.memory import Memory
+    from skyband.tables import Memory
 
     def query(**options: Any) -> sb.TopK:
         usual = {"k": 3, "by": "x * 2", "window": sb.Sliding("6 s", "1 s"), "time": "ts", "per": "symbol"}

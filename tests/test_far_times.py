@@ -8,7 +8,7 @@ import pytest
 
 import oracle
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 FAR = 1 << 61  # microseconds from 1970: the last that can be counted
 USERS = Memory({"u": [1], "b": [0.0]}, key="u")

@@ -17,10 +17,7 @@ import pytest
 
 import skyband as sb
 from servers import free_port, running
-from skyband.tables.http import Http
-from skyband.tables.redis import Redis
-from skyband.tables.sparql import Sparql
-from skyband.tables.sqlfetch import SqlFetch
+from skyband.tables import Http, Redis, Sparql, SqlTable
 
 pytest.importorskip("httpx")
 
@@ -296,7 +293,7 @@ def test_an_odd_key_takes_no_other_key_with_it_in_sql(postgres, tmp_path, known,
             connection.execute(text("INSERT INTO users VALUES (:id, 7)"), {"id": known})
         engine.dispose()
         expected = [{"id": known, "followers": 7}]
-        assert SqlFetch(url, "users", key="id").fetch([known, odd], ["followers"]).to_pylist() == expected
+        assert SqlTable(url, "users", key="id").fetch([known, odd], ["followers"]).to_pylist() == expected
         table = sb.tables.open_table(url, "users", key="id")
         assert table.fetch([known, odd], ["followers"]).to_pylist() == expected
         table.close()

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 EDGES = {
     pa.int64(): [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1, None],

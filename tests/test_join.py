@@ -11,7 +11,7 @@ import skyband as sb
 from naive_join import counted, top_k
 from skyband.join.pipeline import JoinPipeline
 from skyband.join.saved import load, save
-from skyband.tables.memory import History, Memory
+from skyband.tables import History, Memory
 
 SECOND = 1_000_000
 USERS = 6

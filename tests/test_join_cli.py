@@ -1,7 +1,7 @@
 """What `sb.explain` says of a join."""
 
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 
 def test_explain_tells_of_the_join():

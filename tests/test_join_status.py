@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from naive_join import Asked, Read, Service, judge
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 USERS = 5
 POLICIES = ["never", "top", "border", "all", "at-lru", "at-wbm", "wsj-rnd", "wsj-lru", "wsj-wbm", "likely"]

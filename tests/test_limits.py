@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 USERS = Memory({"u": [1, 2], "b": [1.0, 2.0]}, key="u")
 ROWS = {"t": [0, 1, 2, 5], "x": [3.0, 1.0, 4.0, 1.5], "u": [1, 2, 1, 2]}
@@ -23,7 +23,7 @@ def join(**change):
 
 
 def view(**change):
-    return sb.View(**{"table": sb.tables.Columns(np.arange(4.0)), "k": 2, "by": "value", **change})
+    return sb.View(**{"table": sb.tables.ArrayTable(np.arange(4.0)), "k": 2, "by": "value", **change})
 
 
 def points(**options):
@@ -109,7 +109,7 @@ _AT_THE_LIMITS = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 import numpy as np, skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 rows = {"t": [0, 1, 2, 5], "x": [3.0, 1.0, 4.0, 1.5], "u": [1, 2, 1, 2]}
 most = {"k": 1_000_000, "by": "x"}
 timed = {"time": "t", "unit": "s"}

@@ -10,8 +10,7 @@ import pytest
 
 import skyband as sb
 from skyband.spark.sink import Latest
-from skyband.tables import _patience
-from skyband.tables import redis as redis_table
+from skyband.tables import Redis, remote, sql_schema
 
 QUERY = sb.TopK(k=1, by="x", window=sb.Tumbling("1 minute"), time="ts", unit="s")
 
@@ -43,16 +42,16 @@ def silent():
 
 def test_a_database_that_never_answers_is_an_error(monkeypatch):
     pytest.importorskip("psycopg")
-    monkeypatch.setattr(_patience, "CONNECT", 2)
+    monkeypatch.setattr(sql_schema, "CONNECT_SECONDS", 2)
     with silent() as port, pytest.raises(sb.TableError, match="timeout expired"):
         sb.tables.open_table(f"postgresql+psycopg://someone@127.0.0.1:{port}/shop", "stock", key="id")
 
 
 def test_a_redis_that_never_answers_is_an_error(monkeypatch):
     pytest.importorskip("redis")
-    monkeypatch.setattr(redis_table, "TIME_LIMIT", 0.2)
+    monkeypatch.setattr(remote, "CALL_SECONDS", 0.2)
     with silent() as port, pytest.raises(sb.TableError, match="Timeout"):
-        redis_table.Redis(f"redis://127.0.0.1:{port}", key="user").fetch(["a"], ["x"])
+        Redis(f"redis://127.0.0.1:{port}", key="user").fetch(["a"], ["x"])
 
 
 def test_a_sink_tries_again_while_its_database_is_busy(tmp_path, monkeypatch):

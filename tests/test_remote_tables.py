@@ -16,10 +16,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.tables.http import Http
-from skyband.tables.redis import Redis
-from skyband.tables.sparql import Sparql
-from skyband.tables.sqlfetch import SqlFetch
+from skyband.tables import Http, Redis, Sparql, SqlTable
 
 VALUES = {1: 10, 2: 40, 3: 30, 4: 20}
 ROWS = {"t": [0, 1, 2, 3, 4], "user": [1, 2, 3, 4, 9], "x": [1, 2, 3, 4, 5]}
@@ -95,18 +92,18 @@ def test_sqlite(tmp_path):
     from sqlalchemy import create_engine, text
 
     engine = create_engine(f"sqlite:///{tmp_path / 'u.db'}")
-    nowhere = SqlFetch("nonsense", "users", key="id")
+    nowhere = SqlTable("nonsense", "users", key="id")
     with engine.begin() as c:
         c.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
         c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
-    assert answered(SqlFetch(f"sqlite:///{tmp_path / 'u.db'}", "users", key="id"))[0] == BEST
+    assert answered(SqlTable(f"sqlite:///{tmp_path / 'u.db'}", "users", key="id"))[0] == BEST
     memory = create_engine("sqlite://")
     with memory.begin() as c:
         c.execute(text("CREATE TABLE users (id INTEGER, followers INTEGER)"))
         c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
-    assert answered(SqlFetch(memory, "users", key="id"))[0] == BEST
+    assert answered(SqlTable(memory, "users", key="id"))[0] == BEST
     memory.dispose()
-    found, stats = answered(SqlFetch(engine, "nowhere", key="id"), retries=0)
+    found, stats = answered(SqlTable(engine, "nowhere", key="id"), retries=0)
     assert (found, stats.failed) == ([], 5)
     engine.dispose()
     for _ in range(2):  # the second time too
@@ -126,8 +123,8 @@ def test_postgresql(tmp_path):
             c.execute(text("CREATE TABLE users (id BIGINT PRIMARY KEY, followers BIGINT)"))
             c.execute(text("INSERT INTO users VALUES (:u, :n)"), [{"u": u, "n": n} for u, n in VALUES.items()])
             c.execute(text("CREATE VIEW slow AS SELECT * FROM users WHERE pg_sleep(60) IS NOT NULL"))
-        assert answered(SqlFetch(engine, "users", key="id"))[0] == BEST
-        _, stats = answered(SqlFetch(engine, "slow", key="id"), deadline="300 ms", retries=0)
+        assert answered(SqlTable(engine, "users", key="id"))[0] == BEST
+        _, stats = answered(SqlTable(engine, "slow", key="id"), deadline="300 ms", retries=0)
         assert (stats.failed, stats.overdue) == (0, 5), "the answer waited for the end of the call"
         engine.dispose()
 

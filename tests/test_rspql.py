@@ -20,7 +20,7 @@ from skyband.lang import load
 from skyband.lang.pattern import Pattern, Star, Term
 from skyband.lang.rspql.terms import HOME
 from skyband.lang.statement import Remote
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 LISTING_1 = """\
 REGISTER STREAM :TopkUsersToContact AS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.lang import load
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 FLINK = """\
 SELECT * FROM (

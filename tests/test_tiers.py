@@ -74,7 +74,7 @@ def test_a_run_may_change_tier_between_two_batches(kind, tiers):
 
 def test_a_view_may_change_tier_between_two_changes(tiers):
     def followed(names):
-        stock = sb.tables.Columns(np.arange(500) * 7 % 13.0)
+        stock = sb.tables.ArrayTable(np.arange(500) * 7 % 13.0)
         view = sb.View(stock, k=3, by="value", kmax=6)
         rng = np.random.default_rng(4)
         found = []

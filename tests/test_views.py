@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.tables.columns import Columns
+from skyband.tables import ArrayTable
 from skyband.view.core import Core
 from skyband.view.policy import Adaptive, Fixed, Modelled, Root, Seen
 from skyband.view.restore import resumed
@@ -19,7 +19,7 @@ from skyband.view.stats import Meter
 from skyband.view.swings import Stretch, Swing, Swings
 
 
-class Trouble(Columns):
+class Trouble(ArrayTable):
     """A table that fails when told to, waits when told to, and remembers what it was asked."""
 
     def __init__(self, value):
@@ -63,7 +63,7 @@ changes = st.lists(st.tuples(st.integers(0, 19), values), max_size=40)
 @settings(max_examples=60)
 @given(tables, changes, st.integers(1, 5), st.integers(0, 6), st.booleans(), st.integers(1, 7))
 def test_a_view_agrees_with_sorting(start, changes, k, more, ascending, batch):
-    table = Columns(np.array(start + [math.nan] * (20 - len(start))))
+    table = ArrayTable(np.array(start + [math.nan] * (20 - len(start))))
     view = sb.View(table, k, "value", kmax=k + more, ascending=ascending)
     assert told(view) == naive(table.value, k, ascending=ascending)
     for low in range(0, len(changes), batch):
@@ -82,7 +82,7 @@ def test_a_view_agrees_with_sorting(start, changes, k, more, ascending, batch):
 @given(st.data(), tables, st.integers(1, 4), st.integers(0, 5))
 def test_old_versions_never_win(data, start, k, more):
     """Changes of a row may come in any order and more than once: the newest version counts."""
-    table = Columns(np.array(start + [math.nan] * (20 - len(start))))
+    table = ArrayTable(np.array(start + [math.nan] * (20 - len(start))))
     view = sb.View(table, k, "value", kmax=k + more, ordered=False)
     rows = data.draw(st.lists(st.tuples(st.integers(0, 19), values), max_size=25))
     log = [(i, v, n) for n, (i, v) in enumerate(rows)]
@@ -94,7 +94,7 @@ def test_old_versions_never_win(data, start, k, more):
     assert told(view) == naive(table.value, k)
 
 
-class Behind(Columns):
+class Behind(ArrayTable):
     """A copy of a table, asked at whatever state it has come to: before or after what the stream has told."""
 
     def ranked(self, by, columns, *, ascending=False):
@@ -147,7 +147,7 @@ def test_what_was_told_is_remembered_until_it_is_forgotten(tmp_path):
 
 
 def test_a_view_tells_what_changed():
-    table = Columns(np.array([9.0, 7.0, 5.0, 3.0]))
+    table = ArrayTable(np.array([9.0, 7.0, 5.0, 3.0]))
     view = sb.View(table, 2, "value", kmax=3)
     assert view.changes()["_change_type"].to_pylist() == ["insert", "insert"]
     view.apply({"id": [3, 0], "value": [8.0, 9.5]})
@@ -222,7 +222,7 @@ def test_readers_do_not_wait_for_an_eager_refill():
 
 
 def test_the_four_kinds_of_change():
-    view = sb.View(Columns(np.array([9.0, 7.0, 5.0, 3.0, 1.0])), 2, "value", kmax=3)
+    view = sb.View(ArrayTable(np.array([9.0, 7.0, 5.0, 3.0, 1.0])), 2, "value", kmax=3)
     for i, v in [(4, 2.0), (0, 6.0), (3, 8.0), (1, 0.0)]:
         view.apply({"id": [i], "value": [v]})
     assert view._core.counts == (1, 1, 1, 1, 0)
@@ -240,7 +240,7 @@ def test_other_columns_and_text_keys_come_along(tmp_path):
 
 
 def test_a_view_survives_a_restart_or_is_built_again():
-    table = Columns(np.arange(20.0))
+    table = ArrayTable(np.arange(20.0))
     view = sb.View(table, 3, "value", kmax=6)
     table.value[19] = 0.5
     view.apply({"id": [19], "value": [0.5]})
@@ -255,7 +255,7 @@ def test_a_view_survives_a_restart_or_is_built_again():
 def test_a_view_that_is_saved_after_every_batch_watches_its_size_as_one_that_goes_on():
     """As on Spark, where each batch finds the view in its state."""
     rng = np.random.default_rng(5)
-    table = Columns(rng.normal(size=500))
+    table = ArrayTable(rng.normal(size=500))
     one = sb.View(table, 3, "value", kmax=40)
     other = resumed(sb.View, table, one.save(), {})
     for turn in range(50):
@@ -386,7 +386,7 @@ def test_walks_that_turn_back_are_told_from_walks_that_do_not():
 
 def test_more_rows_that_leave_than_enter_are_met_with_a_cap_and_a_word(caplog):
     rng = np.random.default_rng(3)
-    table = Columns(rng.normal(size=2_000))
+    table = ArrayTable(rng.normal(size=2_000))
     view = sb.View(table, 10, "value", kmax="adaptive")
     for _ in range(60):
         ids, _ = view.top()
@@ -404,7 +404,7 @@ def test_reads_and_ignorable_changes_are_fast():
     (more than a microsecond a row) still breaks.
     """
     rng = np.random.default_rng(0)
-    table = Columns(rng.normal(size=200_000))
+    table = ArrayTable(rng.normal(size=200_000))
     view = sb.View(table, 100, "value", kmax=1000)
     ids = rng.integers(0, 200_000, 1_000_000)
     batch = pa.table({"id": ids, "value": rng.normal(size=200_000)[ids] - 10})
@@ -448,7 +448,7 @@ def test_reads_and_ignorable_changes_are_fast():
 )
 def test_bad_views_say_what_to_write(change, words):
     with pytest.raises(sb.QueryError, match=words):
-        sb.View(**{"table": Columns(np.arange(4.0)), "k": 2, "by": "value", **change})
+        sb.View(**{"table": ArrayTable(np.arange(4.0)), "k": 2, "by": "value", **change})
 
 
 @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ def test_bad_policies_say_what_to_write(make, words):
 
 
 def test_bad_changes_say_what_is_wrong():
-    view = sb.View(Columns(np.arange(4.0)), 2, "value", kmax=3)
+    view = sb.View(ArrayTable(np.arange(4.0)), 2, "value", kmax=3)
     with pytest.raises(sb.SchemaError, match="lacks the key column 'id'"):
         view.apply({"value": [1.0]})
     with pytest.raises(sb.SchemaError, match="_change_type is 'upsert'"):
@@ -489,7 +489,7 @@ def test_bad_changes_say_what_is_wrong():
 
 
 def test_a_view_that_was_saved_takes_few_options(tmp_path):
-    view = sb.View(Columns(np.arange(4.0)), 2, "value", kmax=3)
+    view = sb.View(ArrayTable(np.arange(4.0)), 2, "value", kmax=3)
     for options, words in [({"k": 3}, "k=3 cannot be given here"), ({"kmin": 3}, "write one of kmax, refill_at")]:
         with pytest.raises(sb.QueryError, match=words):
             sb.View.restore(view.table, view.save(), **options)
@@ -561,7 +561,7 @@ def test_rows_that_were_let_go_during_a_refill_are_asked_for_again(kmax):
 
 
 def test_a_policy_takes_no_rows_away_that_are_read():
-    table = Columns(np.arange(20.0))
+    table = ArrayTable(np.arange(20.0))
     view = sb.View(table, 3, "value", kmax=Shrinking())
     assert view.kmax == 9
     for turn in range(5):
@@ -572,7 +572,7 @@ def test_a_policy_takes_no_rows_away_that_are_read():
 
 
 def test_a_view_that_is_refilled_early_keeps_its_spare_rows_beyond_that():
-    table = Columns(np.arange(100.0))
+    table = ArrayTable(np.arange(100.0))
     assert [sb.View(table, 2, "value", refill_at=n).kmax for n in (None, 2, 30)] == [12, 12, 40]
     view = sb.View(table, 2, "value", kmax=Shrinking(), refill_at=5)
     assert view.kmax == 11
@@ -606,7 +606,7 @@ def test_a_batch_of_one_row_says_little_of_what_an_update_costs():
 
 
 def test_a_policy_is_asked_soon_after_a_refill_however_long_the_view_has_been_there():
-    table = Columns(np.arange(10.0))
+    table = ArrayTable(np.arange(10.0))
     view = sb.View(table, 2, "value", kmax=Listening(3))
     Listening.asked = ()
 
@@ -627,7 +627,7 @@ def test_a_policy_is_asked_soon_after_a_refill_however_long_the_view_has_been_th
 
 
 def test_every_refill_but_the_first_belies_what_was_foretold():
-    table = Columns(np.arange(100.0))
+    table = ArrayTable(np.arange(100.0))
     view = sb.View(table, 2, "value", kmax=3)
     swings = view._filling.meter._swings
     for turn in range(40):

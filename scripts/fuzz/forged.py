@@ -20,9 +20,7 @@ import skyband as sb
 from skyband.engines import ENGINES, Objects, build
 from skyband.spark.joined import Joined
 from skyband.spark.share import Share, Shared
-from skyband.tables.changelog import log_changes
-from skyband.tables.memory import Memory
-from skyband.tables.opening import open_table
+from skyband.tables import Memory, log_changes, open_table
 from skyband.windows.watermark import MIN_TIME
 from skyband.workload.family import families
 from skyband.workload.registry import GRIDS, WATCHED, WORKLOADS, build_shared

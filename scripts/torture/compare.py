@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import skyband as sb
-from skyband.tables._patience import patience
+from skyband.tables.sql_schema import connect_args
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Listed:
         """The table now."""
         import sqlalchemy as sa
 
-        engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=patience(self.url))
+        engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=connect_args(self.url))
         with engine.connect() as connection:
             if not sa.inspect(connection).has_table(self.table):
                 return Counter()

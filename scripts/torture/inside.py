@@ -24,9 +24,8 @@ from scripts.torture.pipelines import ARROW, SECOND, Rows, Stream, drawn, frozen
 from scripts.torture.world import ROOT, Postgres
 
 import skyband as sb
-from skyband.tables._patience import patience
-from skyband.tables.changelog import log_changes
-from skyband.tables.opening import open_table
+from skyband.tables import log_changes, open_table
+from skyband.tables.sql_schema import connect_args
 
 if TYPE_CHECKING:
     from skyband.join.pipeline import JoinPipeline
@@ -102,7 +101,7 @@ class Inside:
         self.rows, self.number = Rows(stream, seed), 0
         self.undisturbed = {name: Line(name, seed) for name in LINES}
         self.want: dict[str, list[str]] = {name: [] for name in LINES}
-        self.engine = sa.create_engine(postgres.url, poolclass=sa.NullPool, connect_args=patience(postgres.url))
+        self.engine = sa.create_engine(postgres.url, poolclass=sa.NullPool, connect_args=connect_args(postgres.url))
         rows = {"id": list(range(STOCK)), "value": [float(self.rng.randint(0, 50)) for _ in range(STOCK)]}
         with open_table(postgres.url, "stock", key="id", rows=rows) as stock:
             log_changes(stock)

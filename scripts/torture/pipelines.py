@@ -11,8 +11,7 @@ import pyarrow as pa
 from scripts.torture.service import frozen
 
 import skyband as sb
-from skyband.tables.http import Http
-from skyband.tables.memory import Memory
+from skyband.tables import Http, Memory
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000

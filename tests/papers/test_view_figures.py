@@ -11,7 +11,7 @@ import pytest
 
 import skyband as sb
 from skyband.kernels.walk import hits, sizes
-from skyband.tables.columns import Columns
+from skyband.tables import ArrayTable
 from skyband.view.core import Core
 from skyband.view.model import (
     Costs,
@@ -128,7 +128,7 @@ def test_more_bad_than_good_updates_have_no_small_view():
 
 def kinds(value, batches, k, steps):
     """The part of good, bad and ignorable updates for a view of k rows, kept at that size as in section 5."""
-    table = Columns(value.copy())
+    table = ArrayTable(value.copy())
     core = Core(k, follow=True)
     core.apply(np.arange(len(value)), value)
     for ids, new in itertools.islice(batches, steps):
@@ -177,7 +177,7 @@ def test_the_three_cases_of_section_5():
     for name, make in WORKLOADS.items():
         rows = 3_000
         value, batches = make(rows, seed=1)
-        table = Columns(value.copy())
+        table = ArrayTable(value.copy())
         view = sb.View(table, 20, "value", kmax=60)
         for ids, new in itertools.islice(batches, 20):
             table.value[ids] = new  # of an id that comes twice the last value stays

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from streams import collected
 
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "checkpoints"
 CONSUMED = 3  # batches of each input before the restart

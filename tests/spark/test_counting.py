@@ -7,7 +7,7 @@ from streams import answers, collected, write_batches
 from test_top_k import plain
 
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 pytestmark = pytest.mark.spark
 SECOND = 1_000_000

@@ -11,9 +11,7 @@ from test_top_k import SECOND, closed, cut, plain
 import skyband as sb
 from naive_join import Asked, Read, Service, judge
 from skyband.spark.joined import Joined, pack_changes
-from skyband.tables.http import Http
-from skyband.tables.memory import History
-from skyband.tables.sqlfetch import SqlFetch
+from skyband.tables import History, Http, SqlTable
 from skyband.workload.family import per_of
 
 START = 1_700_000_000
@@ -246,5 +244,5 @@ def test_what_travels_is_an_address_and_no_secret(monkeypatch):
     assert b"hush" not in sent
     assert pickle.loads(sent).query.join.table._client is None  # noqa: S301 - what we have just written
     engine = pytest.importorskip("sqlalchemy").create_engine("sqlite://")
-    with pytest.raises(sb.QueryError, match=r"SqlFetch cannot travel to Spark's executors .* open engine"):
-        Joined.of(asked(SqlFetch(engine, "users", key="user")))
+    with pytest.raises(sb.QueryError, match=r"SqlTable cannot travel to Spark's executors .* open engine"):
+        Joined.of(asked(SqlTable(engine, "users", key="user")))

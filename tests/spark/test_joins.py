@@ -12,7 +12,7 @@ from test_top_k import SECOND, closed, cut, plain
 
 import skyband as sb
 from servers import free_port, wait_for
-from skyband.tables.http import Http
+from skyband.tables import Http
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from streams import answers, collected, counted, write_batches
 from test_top_k import asked, closed, cut, plain, trades
 
 import skyband as sb
-from skyband.tables.memory import Memory
+from skyband.tables import Memory
 
 pytestmark = pytest.mark.spark
 WINDOW = sb.Sliding("2 minutes", "30 seconds")

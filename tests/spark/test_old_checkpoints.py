@@ -11,7 +11,7 @@ from streams import write_batches
 from test_top_k import plain
 
 import skyband as sb
-from skyband.tables.changelog import log_changes
+from skyband.tables import log_changes
 
 
 def test_every_stored_checkpoint_is_resumed():

@@ -17,7 +17,6 @@ from skyband.query.expression import parse
 from skyband.runtime.snapshot import dump, read, unwrite
 from skyband.spark.state import check
 from skyband.spark.watched import Watched
-from skyband.tables.distant import Distant
 from skyband.view.policy import Fixed
 
 sa = pytest.importorskip("sqlalchemy")
@@ -117,7 +116,7 @@ def shop(tmp_path):
 
 
 def watched(table, **change):
-    return Watched(Distant.of(table), 5, parse("x"), Fixed(6), ("note",), **change)
+    return Watched(table.by_address(), 5, parse("x"), Fixed(6), ("note",), **change)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -176,7 +175,7 @@ def test_another_view_is_refused_and_texts_are_keys(shop, tmp_path):
     with pytest.raises(SnapshotError, match="ranks was 'False' and is 'True'"):
         run.take(shop.change(3))
     with pytest.raises(sb.TableError, match="in the memory of this process"):
-        Distant.of(sb.tables.open_table("sqlite://", "stock", key="id", rows=start()))
+        sb.tables.open_table("sqlite://", "stock", key="id", rows=start()).by_address()
     with pytest.raises(sb.QueryError, match="leave open which table is meant"):
         sb.spark.view(f"sqlite:///{tmp_path}/shop.db", 3, "x")
     with pytest.raises(sb.SchemaError, match="uses column 'y'"):
@@ -190,7 +189,7 @@ def test_another_view_is_refused_and_texts_are_keys(shop, tmp_path):
 
 def test_columns_may_have_other_names_and_the_version_be_a_time(shop):
     """As a table with a column `changed` has it, which is shown too."""
-    share = Watched(Distant.of(shop.table), 2, parse("x"), Fixed(3), ("seen",), change="op", version="seen")
+    share = Watched(shop.table.by_address(), 2, parse("x"), Fixed(3), ("seen",), change="op", version="seen")
     when = pa.array([7, 9, 8], pa.timestamp("us"))
     rows = pa.table({"id": [1, 1, 2], "x": [50.0, 40.0, None], "op": ["insert", "update", "delete"], "seen": when})
     packer = share.packer([0])
@@ -211,7 +210,7 @@ def test_columns_may_have_other_names_and_the_version_be_a_time(shop):
         ({"columns": ["note", "note"]}, "name each column once"),
         ({"ordered": "yes"}, "ordered='yes' is neither yes nor no"),
         ({"version": None}, "version=None is no name"),
-        ({"timeout": "0 s"}, "timeout='0 s' leaves no time"),
+        ({"timeout": "0 s"}, "timeout must be .* got '0 s'"),
         ({"table": 5}, "table='5' is no table of a database"),
     ],
 )

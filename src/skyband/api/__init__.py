@@ -152,7 +152,7 @@ def compare(
     Examples
     --------
     >>> import skyband as sb
-    >>> from skyband.tables.memory import History
+    >>> from skyband.tables import History
     >>> users = History({"user": [1, 2, 1], "at": [0, 0, 70], "y": [5, 6, 9]}, key="user", time="at", unit="s")
     >>> join = sb.Join(users, on="user", columns=["y"], budget=1)
     >>> query = sb.TopK(k=1, by="x + y", window=sb.Tumbling("1 minute"), time="t", unit="s", join=join)

@@ -26,7 +26,7 @@ def shared_join(queries: Sequence[TopK]) -> Join:
     Examples
     --------
     >>> import skyband as sb
-    >>> from skyband.tables.memory import Memory
+    >>> from skyband.tables import Memory
     >>> users = Memory({"u": [1], "a": [2], "b": [3]}, key="u")
     >>> def query(name, budget=5):
     ...     join = sb.Join(users, on="u", columns=[name], budget=budget)

@@ -86,18 +86,18 @@ def _table(name: str, service: Service, remote: Remote) -> Any:
     key = options.pop("key", remote.on)
     table: Any
     if service.kind == "sql":
-        from skyband.tables.sqlfetch import SqlFetch
+        from skyband.tables import SqlTable
 
         if service.table is None:
             msg = f"services: {name} names no table: add table: ..."
             raise QueryError(msg)
-        table = SqlFetch(where.text, service.table, key, **options)
+        table = SqlTable(where.text, service.table, key, schema=options.get("schema"))
     elif service.kind == "http":
-        from skyband.tables.http import Http
+        from skyband.tables import Http
 
         table = Http(where.text, key, headers=headers, **options)
     elif service.kind == "redis":
-        from skyband.tables.redis import Redis
+        from skyband.tables import Redis
 
         table = Redis(where.text, key, name=options.get("name", "{}"))
     else:
@@ -107,7 +107,7 @@ def _table(name: str, service: Service, remote: Remote) -> Any:
 
 
 def _sparql(name: str, url: str, options: dict[str, str], remote: Remote) -> Any:
-    from skyband.tables.sparql import Sparql
+    from skyband.tables import Sparql
 
     if {column for column, _ in remote.properties} != set(remote.columns):
         msg = f"services: {name} is a SPARQL endpoint, where a column is a property: write columns: {{name: iri}}"
@@ -128,7 +128,7 @@ class File:
         if self._rows is None:
             import pyarrow.parquet as pq
 
-            from skyband.tables.memory import Memory
+            from skyband.tables import Memory
 
             self._rows = Memory(pq.read_table(self.path.get()), self.key)
         found: pa.Table = self._rows.fetch(ids, columns, timeout)

@@ -89,7 +89,7 @@ class Statement:
         Examples
         --------
         >>> import skyband as sb
-        >>> from skyband.tables.memory import Memory
+        >>> from skyband.tables import Memory
         >>> text = "{k: 1, by: x + y, window: 1 minute, time: t, unit: s, join: {service: crm, on: u, columns: [y]}}"
         >>> asked = sb.parse(text).with_services({"crm": Memory({"u": [1, 2], "y": [5, 6]}, key="u")})
         >>> sb.run(asked, {"t": [0, 1], "u": [1, 2], "x": [3, 1]})["score"].to_pylist()

@@ -134,7 +134,7 @@ class Join:
     Examples
     --------
     >>> import skyband as sb
-    >>> from skyband.tables.memory import Memory
+    >>> from skyband.tables import Memory
     >>> users = Memory({"user": ["ann", "bob"], "followers": [10, 70]}, key="user")
     >>> query = sb.TopK(
     ...     k=1, by="mentions + followers / 100", window=sb.Tumbling("1 minute"), time="ts", unit="s",
@@ -260,7 +260,7 @@ class Join:
                 "table",
                 named,
                 "cannot be asked: give a value with key and fetch(ids, columns), such as "
-                'skyband.tables.http.Http("https://...", key="user")',
+                'skyband.tables.Http("https://...", key="user")',
             )
         there = getattr(table, "columns", self.columns)  # those that know them say so
         for name in self.columns:

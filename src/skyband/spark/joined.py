@@ -58,7 +58,7 @@ class Joined:
                 pickle.dumps(one.join.replaced(changes=None))
             except Exception as error:
                 why = f"{type(one.join.table).__name__} cannot travel to Spark's executors ({error})"
-                msg = f"table={why}: give one that holds an address, such as skyband.tables.http.Http"
+                msg = f"table={why}: give one that holds an address, such as skyband.tables.Http"
                 raise QueryError(msg) from error
         starts: dict[int, pa.Table] = {}  # queries that start with the same rows still do
         typed = {name: _typed(one, starts) for name, one in (others or {"": query}).items()}

@@ -13,9 +13,9 @@ import numpy as np
 
 from skyband.errors import QueryError, SinkError
 from skyband.query import AllTime, TopK
+from skyband.redaction import redact_urls
 from skyband.runtime.ids import row_hash
-from skyband.tables._need import shown
-from skyband.tables._patience import patience
+from skyband.tables.sql_schema import connect_args, to_sql_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,10 +100,10 @@ class Latest:
                 msg = 'latest needs SQLAlchemy: pip install "skyband[sql]"'
                 raise SinkError(msg) from error
             try:  # a batch every few seconds needs no pool
-                self._engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=patience(self.url))
+                self._engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=connect_args(self.url))
             except (sa.exc.ArgumentError, ImportError) as error:
                 known = "write one that SQLAlchemy knows, such as sqlite:///leaders.db"
-                msg = f"url={shown(str(self.url))!r} opens no database, {shown(str(error))}: {known}"
+                msg = f"url={redact_urls(str(self.url))!r} opens no database, {redact_urls(str(error))}: {known}"
                 raise SinkError(msg) from None
         return self._engine
 
@@ -120,7 +120,7 @@ class Latest:
         try:
             return self._tried(engine, Batch(stream, batch, checkpoint, anew), answers)
         except sa.exc.SQLAlchemyError as error:
-            said = shown(str(error).splitlines()[0][:300])
+            said = redact_urls(str(error).splitlines()[0][:300])
             msg = (
                 f"table={self.name!r} could not be written, and is as it was: {said}. A restart writes the batch again"
             )
@@ -369,9 +369,7 @@ def _sql_type(kind: pa.DataType) -> Any:
     """The column type for an Arrow type; texts of any length, and what is nested as text."""
     import sqlalchemy as sa
 
-    from skyband.tables._types import column_type
-
-    found = column_type(kind)
+    found = to_sql_type(kind)
     return sa.Text() if isinstance(found, sa.String | sa.types.NullType) else found
 
 

@@ -17,10 +17,8 @@ from skyband.runtime.snapshot import unwrite
 from skyband.spark.pipeline import bucket_keys, check_version, gathered, map_rows, metric_name, stateful
 from skyband.spark.prune import NEVER, Counts, Packed, in_utc
 from skyband.spark.session import column, suit
-from skyband.tables.distant import Distant
-from skyband.tables.opening import open_table
 from skyband.tables.protocol import CHANGE, VERSION
-from skyband.tables.sql import SqlTable
+from skyband.tables.sql import SqlTable, open_table
 from skyband.view.changes import Batch, batch_of
 from skyband.view.fields import other_columns, scored, truth, whole_number
 from skyband.view.policy import Policy, policy
@@ -39,7 +37,7 @@ _COUNTED = ("rows", "without_score", "without_time", "late", "stale", "refills",
 
 
 def view(  # noqa: PLR0913 - the door
-    table: SqlTable | Distant | str,
+    table: SqlTable | str,
     k: int,
     by: str | Expression,
     *,
@@ -63,8 +61,8 @@ def view(  # noqa: PLR0913 - the door
     Parameters
     ----------
     table
-        What `sb.tables.open_table` gives, or the address of a database with `name` and `key`; `sb.tables.Distant` where
-        only the executors reach it, which they must.
+        What `sb.tables.open_table` gives, or the address of a database with `name` and `key`; `sb.tables.SqlTable`
+        where only the executors reach it, which they must.
     k, by, kmax, columns, ascending, ordered
         As of `sb.View`. With `ordered` the changes of a row must come batch by batch in their order; within a batch the
         version decides.
@@ -90,7 +88,7 @@ def view(  # noqa: PLR0913 - the door
     Examples
     --------
     >>> import skyband as sb
-    >>> stock = sb.tables.Distant("postgresql+psycopg://reader@db.example/shop", "stock", key="id")
+    >>> stock = sb.tables.SqlTable("postgresql+psycopg://reader@db.example/shop", "stock", key="id")
     >>> step = sb.spark.view(stock, k=10, by="price / earnings")  # then: changes.transform(step)
     """
     check_version()
@@ -103,7 +101,7 @@ def view(  # noqa: PLR0913 - the door
                 there, k, by, kmax=kmax, columns=columns, ascending=ascending, ordered=ordered, ranks=ranks,
                 change=change, version=version, timeout=timeout, metric=metric,
             )  # fmt: skip
-    if not isinstance(table, SqlTable | Distant):
+    if not isinstance(table, SqlTable):
         msg = f"table={str(table)[:60]!r} is no table of a database: write sb.tables.open_table(...), or its address"
         raise QueryError(msg)
     k, by, columns = whole_number("k", k), scored(by), other_columns(columns, table.key)
@@ -113,16 +111,15 @@ def view(  # noqa: PLR0913 - the door
         if not isinstance(text, str) or not text:
             msg = f"{field}={text!r} is no name: write that of a column"
             raise QueryError(msg)
-    where = table
-    if isinstance(table, SqlTable):
+    if table.is_open:
         table.ranked(by, columns)  # its columns are there
-        patience = parse_duration(timeout, "timeout")
-        if patience <= 0:
-            msg = f'timeout={timeout!r} leaves no time to answer: write one such as "30 seconds"'
-            raise QueryError(msg)
-        where = Distant.of(table, patience / 1e6)
-    assert isinstance(where, Distant)
-    share = Watched(where, k, by, policy(kmax, k), columns, ascending, ordered, ranks, change, version)
+    limit = parse_duration(timeout, "timeout")
+    if limit <= 0:
+        msg = f'timeout must be positive, got {timeout!r}: write one such as "30 seconds"'
+        raise QueryError(msg)
+    share = Watched(
+        table.by_address(limit / 1e6), k, by, policy(kmax, k), columns, ascending, ordered, ranks, change, version
+    )
 
     named = metric_name(metric)
 
@@ -136,7 +133,7 @@ def view(  # noqa: PLR0913 - the door
 class Watched:
     """A view, as what a bucket answers."""
 
-    table: Distant
+    table: SqlTable
     k: int
     by: Expression
     kmax: Policy

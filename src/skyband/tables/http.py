@@ -1,45 +1,80 @@
-"""A service that answers with JSON."""
+"""Tables of services that answer with JSON over HTTP."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import json
+import math
+import time
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urljoin, urlsplit
 
-import pyarrow as pa
-
 from skyband.errors import TableError
-from skyband.tables._filled import filled
-from skyband.tables._need import need, shown
-from skyband.tables._responses import MAX_VALUES, Connections
+from skyband.redaction import redact_urls
+from skyband.tables.remote import CALL_ERRORS, MAX_VALUES, RemoteTable, Row, fill_env, require, run_until
+
+MAX_BYTES = 32 << 20
+"""Decoded bytes of all pages of a call."""
+
+_RETRY_STATUS = (429, 503)
+_MAX_RETRY_AFTER = 86_400.0  # seconds
+_WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+_HEADERS = {"Accept-Encoding": "gzip, deflate"}  # what zlib decodes within a limit
 
 
-class Http:
-    """Rows from a service: GET url?ids=1,2,3 gives a list of objects, or {"items": [...], "next": url}.
+class HttpTable(RemoteTable):
+    """Base of the tables that send HTTP requests; each call has a limit of time, bytes and values."""
+
+    def __init__(self, url: str, key: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(url, key)
+        self._headers = dict(headers or {})
+
+    def _connect(self) -> Any:
+        headers = {name: fill_env(value) for name, value in self._headers.items()}
+        return require("httpx").AsyncClient(headers={**_HEADERS, **headers}, timeout=None)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        httpx = require("httpx")
+        return (httpx.HTTPError, httpx.InvalidURL, *CALL_ERRORS)
+
+    def _read(self, ids: Sequence[object], columns: Sequence[str], deadline: float) -> Iterator[Row | TableError]:
+        require("httpx")
+        return self._request(ids, columns, Call(self, deadline))
+
+    @abstractmethod
+    def _request(self, ids: Sequence[object], columns: Sequence[str], call: Call) -> Iterator[Row | TableError]:
+        """Yield the rows that the responses to `call` hold."""
+
+
+class Http(HttpTable):
+    """Rows from a service: GET url?ids=1,2,3 returns a list of objects, or {"items": [...], "next": url}.
 
     Parameters
     ----------
     url
-        Where to ask.
+        Address of the service.
     key
         The field with the key.
     ids
-        The name of the parameter with the ids, joined by commas.
+        Name of the query parameter with the ids, which are joined by commas.
     items, next
-        Where the rows and the address of the next page are, if the answer is an object.
+        Fields with the rows and with the address of the next page, where the response is an object.
     headers
-        Sent with every call, such as {"Authorization": "Bearer ${TOKEN}"}: `${NAME}`, here and in the address, is
-        filled from the environment where the call is made.
+        Sent with every request, such as {"Authorization": "Bearer ${TOKEN}"}. `${NAME}`, here and in the address, is
+        replaced from the environment of the process that calls.
 
     Notes
     -----
-    A page that cannot be read, or a connection that breaks, raises a `TableError` that carries the rows of the pages
-    before it; 429 and 503 carry the seconds of Retry-After.
+    A page that cannot be read, or a lost connection, raises a `TableError` that carries the rows of the pages before.
+    For the statuses 429 and 503 its `retry_after` holds the seconds of the Retry-After header.
 
     Examples
     --------
-    >>> users = Http("https://example.org/users", key="id")
+    >>> import skyband as sb
+    >>> users = sb.tables.Http("https://example.org/users", key="id")
     >>> users.key
     'id'
     """
@@ -51,136 +86,131 @@ class Http:
         *,
         ids: str = "ids",
         items: str = "items",
-        next: str = "next",  # noqa: A002 - what services call it
+        next: str = "next",  # noqa: A002 - the usual name in services
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.key = key
-        self._url, self._ids, self._items, self._next = url, ids, items, next
-        self._headers = dict(headers or {})
-        self._client: Any = None
+        super().__init__(url, key, headers)
+        self._ids, self._items, self._next = ids, items, next
 
-    def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
-        """The rows of those ids, page by page."""
-        httpx = need("httpx")
-        if self._client is None:
-            self._client = Connections(self, self._headers)
-        call = self._client.call(timeout)
-        names = [self.key, *columns]
-        rows: list[dict[str, Any]] = []
-        url: str | None = filled(self._url)
-        query: dict[str, str] | None = {self._ids: ",".join(map(str, ids))}
-        wrong: TableError | None = None
-        try:
-            while url is not None:
-                page = call.json("GET", url, params=query)
-                found = self._rows(page)
-                rows += [row for row in found if isinstance(row, dict) and self.key in row]
-                if any(not isinstance(row, dict) or self.key not in row for row in found):
-                    self._refuse()
-                after = page.get(self._next) if isinstance(page, dict) else None
-                url, query = (self._next_page(url, after), None) if after else (None, None)
-        except TableError as error:
-            wrong = error
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, RuntimeError) as error:
-            wrong = TableError(shown(f"{self._url} failed: {type(error).__name__} {error}".strip()))
-            wrong.__cause__ = error
-        return table_of(rows, names, wrong)
+    def _request(self, ids: Sequence[object], columns: Sequence[str], call: Call) -> Iterator[Row | TableError]:
+        del columns  # the service sends what it has
+        url: str | None = fill_env(self._url)
+        parameters: dict[str, str] | None = {self._ids: ",".join(map(str, ids))}
+        while url is not None:
+            page = call.json("GET", url, params=parameters)
+            rows = page.get(self._items) if isinstance(page, dict) else page
+            if not isinstance(rows, list):
+                self._refuse_page()
+            yield from (row for row in rows if self._has_key(row))
+            if not all(map(self._has_key, rows)):
+                self._refuse_page()
+            following = page.get(self._next) if isinstance(page, dict) else None
+            url, parameters = (self._next_page(url, following) if following else None), None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels: where to ask, and no connection."""
-        return {**self.__dict__, "_client": None}
+    def _has_key(self, row: Any) -> bool:
+        return isinstance(row, dict) and self.key in row
 
-    def _next_page(self, url: str, after: Any) -> str:
-        """Where the next page is: on the same service, which alone may see the headers."""
-        found = urljoin(url, str(after))
+    def _next_page(self, url: str, following: Any) -> str:
+        """Resolve the address of the next page, which must be of the same service: it gets the headers."""
+        found = urljoin(url, str(following))
         if urlsplit(found)[:2] != urlsplit(url)[:2]:
-            msg = f"{shown(self._url)} names a next page elsewhere, {shown(found)}, and it would get the headers"
+            msg = (
+                f"the next page must be on {redact_urls(self._url)}, since it gets the headers; the service named "
+                f"{redact_urls(found)}"
+            )
             raise TableError(msg)
         return found
 
-    def _rows(self, page: Any) -> list[Any]:
-        rows = page.get(self._items) if isinstance(page, dict) else page
-        if not isinstance(rows, list):
-            self._refuse()
-        return rows
-
-    def _refuse(self) -> NoReturn:
-        msg = f"{shown(self._url)} gave no list of objects with {self.key!r}"
+    def _refuse_page(self) -> NoReturn:
+        msg = f"{redact_urls(self._url)} must return a list of objects that have {self.key!r}"
         raise TableError(msg)
 
 
-def table_of(rows: list[dict[str, Any]], names: Sequence[str], wrong: TableError | None = None) -> pa.Table:
-    """Objects as a table with these columns, NULL where one lacks a field.
+class Call:
+    """The requests of one look-up, which share its limits."""
 
-    Where values of a column have different types, or `wrong` says that more was to come, a TableError that carries
-    what there is.
-    """
+    def __init__(self, table: HttpTable, deadline: float) -> None:
+        self._table, self._deadline = table, deadline
+        self._bytes, self._values = MAX_BYTES, MAX_VALUES
+
+    def json(self, method: str, url: str, **request: Any) -> Any:
+        """Send a request; return the JSON of its response.
+
+        Raises TableError, TimeoutError, ValueError, and errors of httpx.
+        """
+
+        async def send() -> tuple[int, Any, bytes]:
+            async with self._table.client().stream(method, url, **request) as response:
+                pieces, size = [], 0
+                async for piece in response.aiter_raw():
+                    size += len(piece)
+                    if size > self._bytes:
+                        self._refuse_size(url)
+                    pieces.append(piece)
+                return response.status_code, response.headers, b"".join(pieces)
+
+        status, headers, body = run_until(self._deadline, send)
+        body = self._decode(url, body, headers.get("content-encoding", ""))
+        if status >= 300:
+            raise _status_error(url, status, headers, body)
+        return self._parse(url, body)
+
+    def _decode(self, url: str, body: bytes, encoding: str) -> bytes:
+        """Decompress the body, no further than the limit."""
+        encoding = encoding.strip().lower()
+        if encoding not in ("", "identity"):
+            if encoding not in _WINDOW_BITS:
+                msg = (
+                    f"Content-Encoding must be gzip, deflate or identity, got {encoding[:50]!r} from {redact_urls(url)}"
+                )
+                raise TableError(msg)
+            bits = _WINDOW_BITS[encoding]
+            if encoding == "deflate" and (len(body) < 2 or int.from_bytes(body[:2]) % 31):
+                bits = -bits  # without the zlib header of RFC 9110, which many servers omit
+            decoder = zlib.decompressobj(bits)
+            try:
+                body = decoder.decompress(body, self._bytes + 1)
+            except zlib.error as error:
+                msg = f"{redact_urls(url)} sent a body that is not {encoding}: {error}"
+                raise TableError(msg) from error
+            if len(body) <= self._bytes and not decoder.eof:
+                msg = f"{redact_urls(url)} sent a body that ends before its {encoding} does"
+                raise TableError(msg)
+        if len(body) > self._bytes:
+            self._refuse_size(url)
+        self._bytes -= len(body)
+        return body
+
+    def _parse(self, url: str, body: bytes) -> Any:
+        # every value but the first follows one of these; those inside of strings count too, so this is an upper bound
+        self._values -= sum(map(body.count, (b",", b"[", b"{", b":")))
+        if self._values < 0:
+            msg = f"{redact_urls(url)} sent more than {MAX_VALUES:,} JSON values: use a smaller batch="
+            raise TableError(msg)
+        return json.loads(body)
+
+    def _refuse_size(self, url: str) -> NoReturn:
+        msg = f"{redact_urls(url)} sent more than {MAX_BYTES >> 20} MB: use a smaller batch="
+        raise TableError(msg)
+
+
+def _status_error(url: str, status: int, headers: Mapping[str, str], body: bytes) -> TableError:
+    wait = _retry_after(headers.get("retry-after")) if status in _RETRY_STATUS else None
+    reason = body[:200].decode(errors="replace").strip() if status >= 400 else ""
+    if status < 400 and "location" in headers:
+        reason = f"a redirect to {headers['location']}, which is not followed: write that address if it is right"
+    return TableError(redact_urls(f"{url} answered {status}{': ' if reason else ''}{reason}"), retry_after=wait)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Return the seconds of a Retry-After header, which holds seconds or a date."""
+    if value is None:
+        return None
     try:
-        found = _columns(rows, names)
-    except _UNFIT as error:
-        wrong = TableError(f"not every row fits into one table: {error}")
-        wrong.__cause__ = error
+        seconds = float(value)
+    except ValueError:
         try:
-            found = _columns(_fitting(rows, names), names)
-        except _UNFIT:  # types differ inside nested values
-            found = None
-    if wrong is None:
-        return found
-    wrong.rows = found if found is not None and found.num_rows else None
-    raise wrong
-
-
-_UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError)
-
-
-def _columns(rows: list[dict[str, Any]], names: Sequence[str]) -> pa.Table:
-    columns = {name: [row.get(name) for row in rows] for name in names}
-    for values in columns.values():
-        if any(isinstance(value, (dict, list)) for value in values):
-            _check_width(values, MAX_VALUES)
-    return pa.table({name: pa.array(values) for name, values in columns.items()})
-
-
-def _check_width(values: list[Any], room: int) -> int:
-    """Raise where objects with ever new fields make a struct of more than `room` values; return what is left of it.
-
-    Arrow stores a value, mostly NULL, for every field of every object: 20,000 objects of one field each, all
-    different, take 3 GB.
-    """
-    room -= len(values)
-    if room < 0:
-        msg = f"nested values with more than {MAX_VALUES:,} fields in all"
-        raise ValueError(msg)
-    items = [item for value in values if isinstance(value, list) for item in value]
-    if items:
-        room = _check_width(items, room)
-    fields = {name for value in values if isinstance(value, dict) for name in value}
-    for name in fields:
-        room = _check_width([value.get(name) if isinstance(value, dict) else None for value in values], room)
-    return room
-
-
-def _fitting(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows whose values can be stored, and have the types that most values of their column have."""
-    rows = [row for row in rows if all(_storable(row.get(name)) for name in names)]
-    for name in names:
-        kinds = [_kind(row.get(name)) for row in rows]
-        usual = Counter(kind for kind in kinds if kind is not None).most_common(1)
-        rows = [row for row, kind in zip(rows, kinds, strict=True) if kind is None or kind == usual[0][0]]
-    return rows
-
-
-def _storable(value: Any) -> bool:
-    """Whether Arrow has a type for it: half of a surrogate pair is no text, and 10^400 no number."""
-    try:
-        pa.array([value])
-    except _UNFIT:
-        return False
-    return True
-
-
-def _kind(value: Any) -> type | None:
-    """Which values go together in a column; None goes with all."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float if -(1 << 63) <= value < 1 << 63 else int
-    return None if value is None else type(value)
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), _MAX_RETRY_AFTER)

@@ -1,95 +1,97 @@
-"""Tables in memory: one that is edited, and one that replays its past."""
+"""Tables in memory: one that is edited, one that replays its history, and one of NumPy columns for simulations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import TableError
+from skyband.errors import TableError, nearest
+from skyband.tables.protocol import SCORE, Changes
 
-_WRONG = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
-_UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
+if TYPE_CHECKING:
+    from skyband.query.expression import Expression
+
+_CAST_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+_MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 class Memory:
     """A table in this process. `put` adds rows, or replaces those with the same key.
 
-    Cost: O(rows) a fetch, O(rows) a put.
+    Cost: O(rows) per fetch and per put.
 
     Examples
     --------
-    >>> users = Memory({"user": [1, 2], "followers": [10, 20]}, key="user")
+    >>> import skyband as sb
+    >>> users = sb.tables.Memory({"user": [1, 2], "followers": [10, 20]}, key="user")
     >>> users.put({"user": [2], "followers": [25]})
     >>> users.fetch([2, 3], ["followers"]).to_pylist()
     [{'user': 2, 'followers': 25}]
     """
 
-    local = True  # a fetch waits for no one
+    local = True  # a fetch does not block
 
     def __init__(self, rows: Any, key: str) -> None:
         self.key = key
-        self.rows = _table(rows)
-        _has(self.rows, [key])
+        self.rows = _as_table(rows, [key])
 
     @property
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """Names of the columns."""
         return self.rows.column_names
 
     def put(self, rows: Any) -> None:
-        """Add rows; those of a key that is there already replace it."""
-        new = _table(rows)
-        _has(new, [self.key])
-        old = self.rows.filter(pc.invert(pc.is_in(self.rows[self.key], value_set=_flat(new[self.key]))))
+        """Add rows, replacing those with the same key."""
+        new = _as_table(rows, [self.key])
+        replaced = pc.is_in(self.rows[self.key], value_set=new[self.key].combine_chunks())
+        old = self.rows.filter(pc.invert(replaced))
         self.rows = pa.concat_tables([old, new.select(old.column_names).cast(old.schema)]).combine_chunks()
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
-        """The rows of those ids."""
-        del timeout  # nothing to wait for
-        _has(self.rows, columns)
-        wanted = _keys(ids, self.rows.schema.field(self.key).type)
+        """Return the rows with these ids."""
+        del timeout
+        _check_columns(self.rows, columns)
+        wanted = _cast_keys(ids, self.rows.schema.field(self.key).type)
         return self.rows.filter(pc.is_in(self.rows[self.key], value_set=wanted)).select([self.key, *columns])
 
 
 class History:
-    """A remote table as it was at any moment, for replays: every row has the time from which it holds.
+    """A table with all versions of its rows, for replays: each version has the time from which it is valid.
 
-    The times count in `unit`. `at` sets the moment; a fetch then gives of each id the latest row strictly before it.
+    Times are in `unit`. After `at(moment)`, a fetch returns for each id the latest version strictly before that moment.
 
     Examples
     --------
-    >>> past = History({"user": [7, 7], "t": [0, 60], "followers": [5, 9]}, key="user", time="t", unit="s")
+    >>> import skyband as sb
+    >>> past = sb.tables.History({"user": [7, 7], "t": [0, 60], "followers": [5, 9]}, key="user", time="t", unit="s")
     >>> past.at(60_000_000)
     >>> past.fetch([7], ["followers"]).to_pylist()
     [{'user': 7, 'followers': 5}]
     """
 
-    local = True  # a fetch waits for no one
+    local = True  # a fetch does not block
 
     def __init__(self, rows: Any, key: str, time: str, unit: str = "us") -> None:
         self.key = key
-        if unit not in _UNITS:
-            msg = f"unit={unit!r} is unknown: write one of {', '.join(map(repr, _UNITS))}"
+        if unit not in _MICROSECONDS:
+            msg = f"unit must be one of {', '.join(map(repr, _MICROSECONDS))}, got {unit!r}"
             raise TableError(msg)
-        self._per = _UNITS[unit]
-        table = _table(rows)
-        _has(table, [key, time])
-        self._rows = table.sort_by([(key, "ascending"), (time, "ascending")])
+        self._rows = _as_table(rows, [key, time]).sort_by([(key, "ascending"), (time, "ascending")])
         codes = self._rows[key].combine_chunks().dictionary_encode()
         codes = codes.chunk(0) if isinstance(codes, pa.ChunkedArray) else codes
         self._keys = codes.dictionary
-        code = codes.indices.to_numpy()
-        self._first = np.searchsorted(code, np.arange(len(self._keys) + 1))
-        self._time = self._rows[time].cast(pa.int64()).to_numpy() * self._per
+        self._first = np.searchsorted(codes.indices.to_numpy(), np.arange(len(self._keys) + 1))
+        self._time = self._rows[time].cast(pa.int64()).to_numpy() * _MICROSECONDS[unit]
         self._moment = 1 << 62
 
     @property
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """Names of the columns."""
         return self._rows.column_names
 
     def at(self, moment: int) -> None:
@@ -97,55 +99,125 @@ class History:
         self._moment = moment
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
-        """The rows of those ids, as they were just before the moment."""
-        del timeout  # nothing to wait for
-        _has(self._rows, columns)
-        code = pc.index_in(_keys(ids, self._keys.type), value_set=self._keys)
+        """Return the versions of these ids just before the moment."""
+        del timeout
+        _check_columns(self._rows, columns)
+        codes = pc.index_in(_cast_keys(ids, self._keys.type), value_set=self._keys)
         places = []
-        for c in code.drop_null().to_pylist():
-            low, high = self._first[c], self._first[c + 1]
+        for code in codes.drop_null().to_pylist():
+            low, high = self._first[code], self._first[code + 1]
             place = low + np.searchsorted(self._time[low:high], self._moment) - 1
             if place >= low:
                 places.append(place)
         return self._rows.take(pa.array(places, pa.int64())).select([self.key, *columns])
 
 
-def _table(rows: Any) -> pa.Table:
-    try:
-        return rows if isinstance(rows, pa.Table) else pa.table(rows)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
-        msg = f"rows={type(rows).__name__} is no table ({str(error).splitlines()[0]}): give columns of equal length"
-        raise TableError(msg) from error
+class ArrayTable:
+    """Rows 0, 1, 2, ... with one number each, NaN where there is no row. `value` can be changed in place.
 
+    Cost: `top` reads all rows once, as a database without an index does.
 
-def _keys(ids: Sequence[object], kind: pa.DataType) -> pa.Array:
-    """Ids in the type of the keys here: a stream may have numbers as text. What cannot be a key has no row."""
-    try:
-        return pa.array(ids).cast(kind)
-    except _WRONG:
-        fitting = [key for key in map(_keyed(kind), ids) if key is not None]
-    if not fitting:
-        msg = f"the keys here are {kind}, and {ids[0]!r} is not"
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> table = sb.tables.ArrayTable(np.array([3.0, 9.0, 5.0]))
+    >>> table.top(2).to_pydict()
+    {'id': [1, 2], 'score': [9.0, 5.0]}
+    >>> table.top(2, below=(9.0, 1)).to_pydict()
+    {'id': [2, 0], 'score': [5.0, 3.0]}
+    """
+
+    key = "id"
+
+    def __init__(self, value: np.ndarray) -> None:
+        self.value = value
+        self.seconds = 0.0
+        """CPU time spent in `top`."""
+        self._sign = 1.0
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return len(self.value)
+
+    def ranked(self, by: Expression, columns: Sequence[str], *, ascending: bool = False) -> ArrayTable:
+        """Return the same numbers in order; `by` must be the column "value"."""
+        if by.tree != ("column", "value") or columns:
+            msg = f'by must be "value", the only column besides "id", got by={str(by)!r} and columns={list(columns)}'
+            raise TableError(msg)
+        if not ascending:
+            return self
+        table = ArrayTable(self.value)
+        table._sign = -1.0
+        return table
+
+    def top(self, n: int, below: tuple[float, object] | None = None) -> pa.Table:
+        """Return the n best rows after (score, id)."""
+        began = time.process_time()
+        score = self.value if self._sign > 0 else -self.value
+        places = np.flatnonzero(~np.isnan(score)) if below is None else self._ranked_after(score, below)
+        if len(places) > n:
+            worst = np.partition(score[places], len(places) - n)[len(places) - n]
+            places = places[score[places] >= worst]
+        places = places[np.lexsort((-places, -score[places]))][:n]
+        self.seconds += time.process_time() - began
+        return pa.table({"id": places, SCORE: score[places]})
+
+    @staticmethod
+    def _ranked_after(score: np.ndarray, below: tuple[float, object]) -> np.ndarray:
+        places = np.flatnonzero(score <= below[0])
+        return places[(score[places] < below[0]) | (places < np.int64(below[1]))]  # type: ignore[arg-type]
+
+    def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
+        """Return the numbers of these rows."""
+        del timeout
+        wanted = np.array([i for i in ids if 0 <= int(i) < len(self.value)], np.int64)  # type: ignore[call-overload]
+        found = wanted[~np.isnan(self.value[wanted])]
+        return pa.table({"id": found, **dict.fromkeys(columns, self.value[found])})
+
+    def position(self) -> int:
+        """Return -1: there is no change log."""
+        return -1
+
+    def since(self, version: int) -> Changes:
+        """Raise TableError: there is no change log."""
+        msg = f"version={version} cannot be read, since the table has no change log: build the view again"
         raise TableError(msg)
-    return pa.concat_arrays(fitting)
 
 
-def _keyed(kind: pa.DataType) -> Callable[[object], pa.Array | None]:
-    def keyed(id: object) -> pa.Array | None:
-        try:
-            return pa.array([id]).cast(kind)
-        except _WRONG:
-            return None
+def _as_table(rows: Any, columns: Sequence[str]) -> pa.Table:
+    try:
+        table = rows if isinstance(rows, pa.Table) else pa.table(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        msg = (
+            f"rows must be a table, such as columns of equal length by name; got {type(rows).__name__} "
+            f"({str(error).splitlines()[0]})"
+        )
+        raise TableError(msg) from error
+    _check_columns(table, columns)
+    return table
 
-    return keyed
 
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
-
-
-def _has(rows: pa.Table, columns: Sequence[str]) -> None:
+def _check_columns(rows: pa.Table, columns: Sequence[str]) -> None:
     for name in columns:
         if name not in rows.column_names:
-            msg = f"the table has no column {name!r}: there are {', '.join(rows.column_names)}"
+            msg = f"the table has no column {name!r}: {nearest(name, rows.column_names)}"
             raise TableError(msg)
+
+
+def _cast_keys(ids: Sequence[object], key_type: pa.DataType) -> pa.Array:
+    """Cast ids to the type of the keys, leaving out those that cannot be one: a stream may have numbers as text."""
+    try:
+        return pa.array(ids).cast(key_type)
+    except _CAST_ERRORS:
+        arrays = [array for array in (_cast_key(each, key_type) for each in ids) if array is not None]
+    if not arrays:
+        msg = f"keys must be {key_type}, got {ids[0]!r}"
+        raise TableError(msg)
+    return pa.concat_arrays(arrays)
+
+
+def _cast_key(key: object, key_type: pa.DataType) -> pa.Array | None:
+    try:
+        return pa.array([key]).cast(key_type)
+    except _CAST_ERRORS:
+        return None

@@ -1,37 +1,33 @@
-"""Hashes in Redis."""
+"""Tables of hashes in Redis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from skyband.errors import TableError
-from skyband.tables._calls import TIME_LIMIT, PerLoop, run_within
-from skyband.tables._filled import filled
-from skyband.tables._need import need, shown
-from skyband.tables.http import table_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from skyband.tables.remote import CALL_ERRORS, RemoteTable, Row, fill_env, require, run_until
 
 
-class Redis:
-    """One hash a key, one field a column: HMGET for all ids in one round trip.
+class Redis(RemoteTable):
+    """One hash per key, one field per column: HMGET for all ids in one round trip.
 
     Parameters
     ----------
     url
-        Such as redis://:${PASSWORD}@localhost:6379/0: `${NAME}` is filled from the environment where the call is made.
+        Such as redis://:${PASSWORD}@localhost:6379/0. `${NAME}` is replaced from the environment of the process that
+        calls.
     key
-        What the key column is called.
+        Name of the key column.
     name
         The hash of a key, with {} for the key.
     types
-        What each field is, such as {"followers": int}; others are floats.
+        Type of each field, such as {"followers": int}. Default: float.
 
     Examples
     --------
-    >>> users = Redis("redis://localhost:6379/0", key="user", name="user:{}", types={"followers": int})
+    >>> import skyband as sb
+    >>> users = sb.tables.Redis("redis://localhost:6379/0", key="user", name="user:{}", types={"followers": int})
     >>> users.key
     'user'
     """
@@ -39,45 +35,34 @@ class Redis:
     def __init__(
         self, url: str, key: str, *, name: str = "{}", types: Mapping[str, Callable[[str], Any]] | None = None
     ) -> None:
-        self.key = key
-        self._url, self._name, self._types = url, name, dict(types or {})
-        self._client: Any = None
+        super().__init__(url, key)
+        self._name, self._types = name, dict(types or {})
 
-    def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
-        """The rows of those ids."""
-        redis = need("redis")
-        aio = need("redis.asyncio")
-        if self._client is None:
-            url = self._url
-            self._client = PerLoop(self, lambda: aio.Redis.from_url(filled(url), decode_responses=True))
+    def _connect(self) -> Any:
+        return require("redis.asyncio").Redis.from_url(fill_env(self._url), decode_responses=True)
 
-        async def asked() -> list[Any]:
-            async with self._client().pipeline(transaction=False) as pipe:
-                for i in ids:
-                    pipe.hmget(self._name.format(i), list(columns))
-                return await pipe.execute(raise_on_error=False)  # what is no hash spoils no other
+    def _errors(self) -> tuple[type[Exception], ...]:
+        return (require("redis").RedisError, *CALL_ERRORS)
 
-        try:
-            found = run_within(TIME_LIMIT if timeout is None else timeout, asked)
-        except (redis.RedisError, ValueError, OSError) as error:
-            msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
-            raise TableError(msg) from error
-        rows, wrong = [], None
-        for i, values in zip(ids, found, strict=True):
+    def _read(self, ids: Sequence[object], columns: Sequence[str], deadline: float) -> Iterator[Row | TableError]:
+        redis = require("redis")
+
+        async def execute() -> list[Any]:
+            async with self.client().pipeline(transaction=False) as pipe:
+                for key in ids:
+                    pipe.hmget(self._name.format(key), list(columns))
+                return await pipe.execute(raise_on_error=False)  # a value that is not a hash fails alone
+
+        for key, values in zip(ids, run_until(deadline, execute), strict=True):
             try:
                 if isinstance(values, Exception):
                     raise values
-                row = {name: self._read(name, value) for name, value in zip(columns, values, strict=True)}
+                row = {name: self._parse(name, value) for name, value in zip(columns, values, strict=True)}
             except (redis.RedisError, ValueError) as error:
-                wrong = TableError(f"{self._name.format(i)} has another type: {error}")
+                yield TableError(f"{self._name.format(key)} must be a hash with values of the given types: {error}")
                 continue
             if any(value is not None for value in values):
-                rows.append({self.key: i, **row})
-        return table_of(rows, [self.key, *columns], wrong)
+                yield {self.key: key, **row}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels: where to ask, and no connection."""
-        return {**self.__dict__, "_client": None}
-
-    def _read(self, name: str, value: str | None) -> Any:
+    def _parse(self, name: str, value: str | None) -> Any:
         return None if value is None else self._types.get(name, float)(value)

@@ -1,19 +1,18 @@
-"""A SPARQL endpoint."""
+"""Tables of SPARQL endpoints."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import TableError
-from skyband.tables._filled import filled
-from skyband.tables._need import need, shown
-from skyband.tables._responses import Connections
-from skyband.tables.http import table_of
+from skyband.errors import TableError, nearest
+from skyband.tables.http import HttpTable
+from skyband.tables.remote import fill_env
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from skyband.tables.http import Call
+    from skyband.tables.remote import Row
 
 # RFC 3987, since endpoints refuse a whole query for one IRI that does not follow it
 _UCS = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef" + "".join(
@@ -35,20 +34,18 @@ _NUMBERS: dict[str, Any] = {
     **dict.fromkeys(("unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte"), int),
     **dict.fromkeys(("decimal", "double", "float"), float),
 }
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError)  # JSON of another shape than a SPARQL result
 
 
-_ODD = (ValueError, KeyError, TypeError, AttributeError, IndexError)  # JSON of another shape than a SPARQL result
-
-
-class Sparql:
-    """Rows from an endpoint: one triple pattern a column, the subjects given by VALUES.
+class Sparql(HttpTable):
+    """Rows from a SPARQL endpoint: one triple pattern per column, the subjects given by VALUES.
 
     Parameters
     ----------
     url
-        The endpoint; `${NAME}` in it is filled from the environment where the call is made.
+        The endpoint. `${NAME}` in it is replaced from the environment of the process that calls.
     key
-        What the key column is called.
+        Name of the key column.
     properties
         The property of each column, as an IRI.
     subject
@@ -58,13 +55,14 @@ class Sparql:
 
     Notes
     -----
-    Keys and properties reach the query only as checked IRIs. A key that makes no IRI, such as one with a space, has
-    no row; a call whose keys all make none is an error.
+    Keys and properties reach the query only as checked IRIs. A key that yields no IRI, such as one with a space, has no
+    row; a call in which no key yields one is an error.
 
     Examples
     --------
-    >>> users = Sparql("http://localhost:7878/query", "user", {"followers": "http://example.org/followers"},
-    ...                subject="http://example.org/user/{}")
+    >>> import skyband as sb
+    >>> users = sb.tables.Sparql("http://localhost:7878/query", "user", {"followers": "http://example.org/followers"},
+    ...                          subject="http://example.org/user/{}")
     >>> print(users.text(["ann"], ["followers"]))
     SELECT ?subject ?followers WHERE { VALUES ?subject { <http://example.org/user/ann> }
       ?subject <http://example.org/followers> ?followers . }
@@ -73,81 +71,64 @@ class Sparql:
     def __init__(
         self, url: str, key: str, properties: Mapping[str, str], *, subject: str = "{}", optional: bool = False
     ) -> None:
-        self.key = key
-        self._url, self._subject, self._optional = url, subject, optional
+        super().__init__(url, key)
+        self._subject, self._optional = subject, optional
         for name, iri in properties.items():
             if not _NAME.fullmatch(name):
-                msg = f"column {name!r} is no SPARQL variable: use letters, digits and _"
+                msg = f"a column must be a SPARQL variable, got {name!r}: use letters, digits and _"
                 raise TableError(msg)
-            _check(iri)
+            _check_iri(iri)
         self._properties = dict(properties)
-        self._client: Any = None
-
-    def text(self, ids: Sequence[object], columns: Sequence[str]) -> str:
-        """The query for those ids."""
-        for name in columns:
-            if name not in self._properties:
-                msg = f"column {name!r} has no property: there are {', '.join(self._properties)}"
-                raise TableError(msg)
-        subjects = " ".join(f"<{iri}>" for iri in self._subjects(ids))
-        triples = [f"?subject <{self._properties[name]}> ?{name} ." for name in columns]
-        where = "\n  ".join(f"OPTIONAL {{ {t} }}" if self._optional else t for t in triples)
-        names = " ".join(f"?{name}" for name in columns)
-        return f"SELECT ?subject {names} WHERE {{ VALUES ?subject {{ {subjects} }}\n  {where} }}"
-
-    def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
-        """The rows of those ids."""
-        httpx = need("httpx")
-        if self._client is None:
-            self._client = Connections(self)
-        headers = {"Accept": "application/sparql-results+json", "Content-Type": "application/sparql-query"}
-        try:
-            text = self.text(ids, columns)
-            call = self._client.call(timeout)
-            found = call.json("POST", filled(self._url), content=text.encode(), headers=headers)
-            solutions = found["results"]["bindings"]
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, *_ODD, RuntimeError) as error:
-            msg = shown(f"{self._url} failed: {type(error).__name__} {error}".strip())
-            raise TableError(msg) from error
-        meant = self._subjects(ids)
-        rows, wrong = [], None
-        for solution in solutions:
-            try:
-                subject = meant.get(solution["subject"]["value"])
-                row = {name: _value(solution[name]) for name in columns if name in solution}
-            except _ODD as error:
-                wrong = TableError(f"a solution is not what its type says, {type(error).__name__} {error}: {solution}")
-                continue
-            if row and subject is not None:  # with optional, a subject that has none of them is not there
-                rows.append({self.key: subject, **row})
-        return table_of(rows, [self.key, *columns], wrong)
 
     @property
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """Names of the columns."""
         return list(self._properties)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels: where to ask, and no connection."""
-        return {**self.__dict__, "_client": None}
+    def text(self, ids: Sequence[object], columns: Sequence[str]) -> str:
+        """Return the query that asks for these ids."""
+        for name in columns:
+            if name not in self._properties:
+                msg = f"column {name!r} has no property: {nearest(name, self._properties)}"
+                raise TableError(msg)
+        subjects = " ".join(f"<{iri}>" for iri in self._subjects(ids))
+        triples = [f"?subject <{self._properties[name]}> ?{name} ." for name in columns]
+        where = "\n  ".join(f"OPTIONAL {{ {triple} }}" if self._optional else triple for triple in triples)
+        names = " ".join(f"?{name}" for name in columns)
+        return f"SELECT ?subject {names} WHERE {{ VALUES ?subject {{ {subjects} }}\n  {where} }}"
+
+    def _request(self, ids: Sequence[object], columns: Sequence[str], call: Call) -> Iterator[Row | TableError]:
+        headers = {"Accept": "application/sparql-results+json", "Content-Type": "application/sparql-query"}
+        content = self.text(ids, columns).encode()
+        found = call.json("POST", fill_env(self._url), content=content, headers=headers)
+        keys = self._subjects(ids)
+        for solution in found["results"]["bindings"]:
+            try:
+                key = keys.get(solution["subject"]["value"])
+                row = {name: _parse_term(solution[name]) for name in columns if name in solution}
+            except _MALFORMED as error:
+                yield TableError(f"a solution must match its datatype ({type(error).__name__} {error}), got {solution}")
+                continue
+            if row and key is not None:  # with `optional`, a subject without any property has no row
+                yield {self.key: key, **row}
 
     def _subjects(self, ids: Sequence[object]) -> dict[str, object]:
-        """The subjects of those keys that make one."""
-        named = {self._subject.format(i): i for i in ids}
-        found = {iri: i for iri, i in named.items() if _IRI.fullmatch(iri)}
+        """Return the keys by their subject, without those that yield no IRI."""
+        named = {self._subject.format(key): key for key in ids}
+        found = {iri: key for iri, key in named.items() if _IRI.fullmatch(iri)}
         if named and not found:
-            _check(next(iter(named)))
+            _check_iri(next(iter(named)))
         return found
 
 
-def _check(iri: str) -> None:
+def _check_iri(iri: str) -> None:
     if not _IRI.fullmatch(iri):
-        msg = f"{iri!r} is not an IRI: write subject= and properties= such that each key makes one"
+        msg = f"{iri!r} is not an IRI: write subject= and properties= so that each key yields one"
         raise TableError(msg)
 
 
-def _value(term: Mapping[str, str]) -> Any:
-    kind = term.get("datatype", "").removeprefix(_XSD)
-    if kind == "boolean":
+def _parse_term(term: Mapping[str, str]) -> Any:
+    datatype = term.get("datatype", "").removeprefix(_XSD)
+    if datatype == "boolean":
         return term["value"] in ("true", "1")
-    return _NUMBERS.get(kind, str)(term["value"])
+    return _NUMBERS.get(datatype, str)(term["value"])

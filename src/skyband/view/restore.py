@@ -14,7 +14,7 @@ from skyband.view.kept import Kept
 from skyband.view.policy import read, written
 
 if TYPE_CHECKING:
-    from skyband.tables.protocol import Base
+    from skyband.tables.protocol import BaseTable
     from skyband.view.filling import Filling
     from skyband.view.view import View
 
@@ -47,7 +47,7 @@ def saved(view: View, kept: Kept, filling: Filling) -> dict[str, np.ndarray | pa
     }
 
 
-def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str, Any]) -> Kind:
+def resumed(kind: type[Kind], table: BaseTable, saved: Columns, options: Mapping[str, Any]) -> Kind:
     """A view as it was when it was saved, whatever has happened since."""
     try:
         found = checked(saved, {"view": whole(4), "meter": held("f8", 8, low=-FAR, high=FAR)})
@@ -74,7 +74,7 @@ def resumed(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str,
     return view
 
 
-def restored(kind: type[Kind], table: Base, saved: Columns, options: Mapping[str, Any]) -> Kind:
+def restored(kind: type[Kind], table: BaseTable, saved: Columns, options: Mapping[str, Any]) -> Kind:
     """Go on from what was saved, and apply what has changed since; where no log reaches back so far, begin anew."""
     for name in options:
         if name not in _OPTIONS:

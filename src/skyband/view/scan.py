@@ -12,10 +12,12 @@ from skyband.tables.protocol import SCORE
 
 if TYPE_CHECKING:
     from skyband.query.expression import Expression
-    from skyband.tables.sql import RankedSql
+    from skyband.tables.protocol import ScannableTable
 
 
-def scan(table: RankedSql, by: Expression, n: int, below: tuple[float, object] | None, *, ascending: bool) -> pa.Table:
+def scan(
+    table: ScannableTable, by: Expression, n: int, below: tuple[float, object] | None, *, ascending: bool
+) -> pa.Table:
     """Answer `table.top(n, below)` from all rows. Memory holds n rows and one batch."""
     best: pa.Table | None = None
     for rows, operands in table.read():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.query.expression import Expression
-    from skyband.tables.protocol import Base, Ranked
+    from skyband.tables.protocol import BaseTable, RankedTable
 
 
 _PIECE = 1 << 20  # changes after which the policy looks again, however long the batch
@@ -74,7 +74,7 @@ class View:
     --------
     >>> import numpy as np
     >>> import skyband as sb
-    >>> stock = sb.tables.Columns(np.array([5.0, 9.0, 7.0, 1.0]))
+    >>> stock = sb.tables.ArrayTable(np.array([5.0, 9.0, 7.0, 1.0]))
     >>> view = sb.View(stock, k=2, by="value", kmax=2)
     >>> view.read().to_pydict()
     {'rank': [1, 2], 'score': [9.0, 7.0], 'id': [1, 2]}
@@ -90,7 +90,7 @@ class View:
 
     def __init__(  # noqa: PLR0913 - the one wide door
         self,
-        table: Base,
+        table: BaseTable,
         k: int,
         by: str | Expression,
         *,
@@ -108,13 +108,13 @@ class View:
         self._filling.meter.stats = ViewStats()
 
     def _open(
-        self, table: Base, k: int, by: str | Expression, columns: Sequence[str], *, ascending: bool, ordered: bool
+        self, table: BaseTable, k: int, by: str | Expression, columns: Sequence[str], *, ascending: bool, ordered: bool
     ) -> None:
         """All but the rows."""
         self.table, self.k, self.by = fields.base(table), fields.whole_number("k", k), fields.scored(by)
         self.columns = fields.other_columns(columns, table.key)
         self.ascending, self.ordered = fields.truth("ascending", ascending), fields.truth("ordered", ordered)
-        self._ranked: Ranked = table.ranked(self.by, self.columns, ascending=self.ascending)
+        self._ranked: RankedTable = table.ranked(self.by, self.columns, ascending=self.ascending)
         self.version = -1
         """The version of the table's change log up to which all changes have been applied; -1 without a log."""
         self._lock = threading.RLock()
@@ -339,7 +339,7 @@ class View:
         return found
 
     @classmethod
-    def restore(cls, table: Base, saved: Mapping[str, np.ndarray | pa.Table] | str | Path, **options: Any) -> Self:
+    def restore(cls, table: BaseTable, saved: Mapping[str, np.ndarray | pa.Table] | str | Path, **options: Any) -> Self:
         """A view from what was saved, brought up to date from the table's change log; built again where there is none.
 
         `saved` is what `save` returned, or its file. `options` are `kmax`, `refill_at` and `ordered` of the view; the
@@ -353,7 +353,7 @@ class View:
     @classmethod
     def resume(  # noqa: PLR0913 - as the door
         cls,
-        table: Base,
+        table: BaseTable,
         k: int,
         by: str | Expression,
         kept: Kept | None = None,

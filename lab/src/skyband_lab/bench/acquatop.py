@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from skyband.errors import SourceError
 from skyband.query import Budget, Join, Sliding, TopK
-from skyband.tables.memory import History
+from skyband.tables import History
 from skyband_lab.bench.workloads import find
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import pyarrow as pa
 from skyband.api import run
 from skyband.query import Join, Sliding, TopK
 from skyband.query.join import POLICIES
-from skyband.tables.http import Http
-from skyband.tables.memory import Memory
+from skyband.tables import Http, Memory
 from skyband_lab.bench.acquatop import SEEDS, load
 from skyband_lab.bench.replay import Replay
 

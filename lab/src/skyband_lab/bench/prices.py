@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.query.expression import parse
-from skyband.tables.columns import Columns
+from skyband.tables import ArrayTable
 
 _FEW, _MANY = 50, 2_000  # rows of the two questions from which a price is taken
 _LATENCY, _BITS = 0.05, 500_000  # seconds, and bits a second, to a remote application: the paper's network
@@ -42,7 +42,7 @@ def refill_prices(rows: int, k: int) -> dict[str, Price]:
     value = np.random.default_rng(1).normal(size=rows)
     edge = np.sort(value)[-min(k, rows)]
     below = (float(edge), int(np.flatnonzero(value == edge)[0]))
-    prices = {"memory": _price(lambda n: Columns(value).top(n, below))}
+    prices = {"memory": _price(lambda n: ArrayTable(value).top(n, below))}
     table = {"id": np.arange(rows), "value": value}
     with tempfile.TemporaryDirectory(prefix="skyband-bench-", ignore_cleanup_errors=True) as folder:
         prices.update(_sql_prices("sqlite", f"sqlite:///{folder}/base.db", table, below))
@@ -73,7 +73,7 @@ def _sql_prices(name: str, url: str, rows: dict[str, np.ndarray], below: tuple[f
     """Without and with an index on the score."""
     import sqlalchemy as sa
 
-    from skyband.tables.opening import open_table
+    from skyband.tables import open_table
 
     with open_table(url, "base", key="id", rows=pa.table(rows)) as table:
         ranked = table.ranked(parse("value"), ())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.tables.columns import Columns
+from skyband.tables import ArrayTable
 from skyband.view.view import View
 
 _READS = 2_000
@@ -39,7 +39,7 @@ class Speed:
 def run(rows: int, k: int, *, seed: int = 0) -> Iterator[Speed]:
     """Measure both on one view of a table in memory."""
     rng = np.random.default_rng(seed)
-    table = Columns(rng.normal(size=rows))
+    table = ArrayTable(rng.normal(size=rows))
     view = View(table, k, "value")
     ids = rng.integers(0, rows, 1_000_000)
     ids = ids[~np.isin(ids, table.top(view.kmax)["id"].to_numpy())]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.tables.columns import Columns
+from skyband.tables import ArrayTable
 from skyband.view.core import Core
 from skyband.view.policy import Adaptive, Policy, policy
 from skyband.view.view import View
@@ -96,7 +96,7 @@ class _Priced(View):
 class _Runner:
     """A view that takes part, and what it has cost."""
 
-    def __init__(self, table: Columns, kmax: int | str, price: Price) -> None:
+    def __init__(self, table: ArrayTable, kmax: int | str, price: Price) -> None:
         self.table = table
         at_price = type("_AtPrice", (_Priced,), {"price": price})  # known before the first rows are asked for
         chosen: Policy = _PRINTED if kmax == "figure 7" else policy(kmax, K)
@@ -122,7 +122,7 @@ def contest(case: str, ways: Sequence[tuple[int | str, Price]], scale: Scale, se
     """Run a workload against one view for each (kmax, price of a refill), batch by batch in turn."""
     more = {} if case == "moving window" else {"batch": min(scale.rows, 1_000_000)}
     value, batches = WORKLOADS[case](scale.rows, seed, **more)
-    table = Columns(value)
+    table = ArrayTable(value)
     runners = [_Runner(table, kmax, price) for kmax, price in ways]
     first = _Runner(table, FIXED[-1], Price(0.0))  # it brings a batch into the caches, and is not measured
     left, rng = list(runners), np.random.default_rng(seed)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from skyband.kernels.walk import hits
 from skyband.query.expression import parse
-from skyband.tables.columns import Columns
+from skyband.tables import ArrayTable
 from skyband.view.core import Core
 from skyband.view.model import expected_interval, frequency_bound, refill_frequency, survival_bound
 from skyband.view.policy import Adaptive, Seen
@@ -47,7 +47,7 @@ def updates(settings: Settings, data: Path | None) -> dict[str, Any]:
 
 def _kinds(value: np.ndarray, batches: Batches, k: int, steps: int) -> np.ndarray:
     """How many updates of each kind there are where every row lost is replaced at once."""
-    table = Columns(value.copy())
+    table = ArrayTable(value.copy())
     core = Core(k, follow=True)
     core.apply(np.arange(len(value)), value)
     before = np.array(core.counts[:4], float)
@@ -237,7 +237,7 @@ def bounds(settings: Settings, data: Path | None) -> dict[str, Any]:
 @contextmanager
 def _table(base: str, name: str, value: np.ndarray) -> Iterator[Any]:
     """A table of ids and values in a database of its own, or in the one server of this process."""
-    from skyband.tables.opening import open_table
+    from skyband.tables import open_table
 
     rows = pa.table({"id": np.arange(len(value)), "value": value})
     with tempfile.TemporaryDirectory(prefix="skyband-", ignore_cleanup_errors=True) as folder:
