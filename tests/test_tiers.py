@@ -114,6 +114,13 @@ def test_who_waits_for_a_compilation_is_told_once(tmp_path):
     assert done.stderr.count("skyband warm") == 1
 
 
+def test_compiling_ahead_announces_nothing(tmp_path):
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "SKYBAND_KERNELS": "compiled"}
+    ahead = FIRST.replace("query =", "from skyband.kernels._jit import silence_notice; silence_notice(); query =")
+    done = subprocess.run([sys.executable, "-c", ahead], env=env, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_a_tier_that_does_not_exist_is_refused():
     env = os.environ | {"SKYBAND_KERNELS": "fast"}
     done = subprocess.run([sys.executable, "-c", FIRST], env=env, capture_output=True, text=True, check=False)

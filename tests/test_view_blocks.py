@@ -6,18 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
 
-from skyband.kernels import _vector, lookup
 from skyband.kernels.view import BLOCK
 from skyband.view.core import Core
 
 # far apart, next to each other, and such as differ in high bits alone
 IDS = np.array([0, 1, 2, 3, -1, 7 << 44, 9 << 44, 5 << 60, (1 << 63) - 1, -(1 << 63), *range(100, 130)])
 SCORES = np.array([0.0, -0.0, 1.0, 2.0, 2.0, 3.0, 4.0, 5.0, math.nan, math.nan, math.inf, -math.inf])
-
-
-compiled = njit(error_model="numpy")  # not kept: what is inlined may have changed
 
 
 class Plain:
@@ -106,7 +101,6 @@ def test_blocks_mean_what_single_changes_mean(seed, kmax, stop, follow, busy, cr
     for size in sizes:
         if crowded:
             core._rows.words[:] = ~np.uint64(0)  # as if every id had been here: all are looked for
-            core._rows.tables[:] = 255
         ids, score = batch(rng, size, busy)
         at = int(rng.integers(0, size)) if rng.random() < 0.2 else 0
         while at < size:
@@ -137,37 +131,3 @@ def test_a_row_that_enters_is_known_to_the_rest_of_its_block(place, size):
     assert core.counts.good == 10 + 1
     assert core.counts.bad == 1 + 1
     assert core.top(9)[0].tolist() == [8, 7, 6, 5, 4]
-
-
-@pytest.mark.skipif("noted" not in _vector.found(), reason="only plain loops here")
-def test_sixty_four_at_once_are_what_they_are_one_by_one():
-    rng = np.random.default_rng(5)
-    ids = np.concatenate([IDS, rng.integers(-(1 << 63), (1 << 63) - 1, 5000), rng.integers(0, 3000, 5000)])
-    score = np.concatenate([SCORES, rng.integers(0, 9, 9000).astype(float), rng.choice(SCORES, 2000)])
-    tables = np.zeros(lookup.TABLES * lookup.BYTES, np.uint8)
-    with np.errstate(over="ignore"):  # as kernels run
-        for id in rng.choice(ids, 800):
-            lookup.note(id, tables)
-    assert 0 < np.unpackbits(tables).mean() < 0.3
-    plain = [getattr(lookup, name) for name in ("noted", "reached", "equal", "lowest")]
-    for row in rng.integers(0, len(ids) - lookup.ROWS, 500):
-        at = np.uint64(row)
-        value = ids[at + np.uint64(9)]
-        with np.errstate(over="ignore"):
-            assert at_once(ids, score, at, value, tables) == one_by_one(ids, score, at, value, tables, plain)
-
-
-FAST = _vector.found()
-if FAST:
-    noted, reached, equal, lowest = (FAST[name] for name in ("noted", "reached", "equal", "lowest"))
-
-    @compiled
-    def at_once(ids, score, at, value, tables):
-        same = equal(ids, at, value)
-        return noted(ids, at, tables), reached(score, at, 2.0), same, lowest(same)
-
-
-def one_by_one(ids, score, at, value, tables, plain):
-    noted, reached, equal, lowest = plain
-    same = equal(ids, at, value)
-    return noted(ids, at, tables), reached(score, at, 2.0), same, lowest(same)

@@ -23,8 +23,9 @@ def warm() -> None:
     >>> sb.warm()
     """
     from skyband.api import stream
-    from skyband.kernels._jit import tier
+    from skyband.kernels._jit import silence_notice, tier
 
+    silence_notice()
     tier.compile()
     for query in _queries():
         for _ in stream(query, _batches(), late="1 second"):

@@ -140,9 +140,9 @@ def disk(what: str, path: Path) -> Finding:
 def _kernels() -> Finding:
     """Whether compiled kernels can be kept from one start to the next."""
     try:
-        from skyband.kernels._jit import kept
+        from skyband.kernels._jit import cache_folder
 
-        is_kept, temporary = kept()
+        is_kept, temporary = cache_folder()
     except ImportError as error:
         return Finding("kernels", WRONG, f"cannot be loaded: {error}", "pip install numba")
     do = "set NUMBA_CACHE_DIR to a folder that can be written to and stays"

@@ -1,9 +1,8 @@
-"""The one decorator of all kernels, which run in two tiers: as plain Python at first, then compiled by Numba.
+"""The decorators of all kernels, which run in two tiers: as plain Python at first, then compiled by Numba.
 
-To import Numba takes half a second and to compile the kernels of a query some 20 seconds, which a short run need not
-wait for. Kernels work on arrays alone, so a run can change from one tier to the other between any two calls.
-
-SKYBAND_KERNELS=compiled or interpreted chooses one tier; so does NUMBA_DISABLE_JIT=1, for Python.
+Importing Numba takes half a second and compiling the kernels of a query about 20 seconds, which a short run need not
+wait for. Kernels work on arrays only, so a run can change tier between any two calls. SKYBAND_KERNELS=compiled or
+interpreted fixes one tier; NUMBA_DISABLE_JIT=1 fixes the interpreted one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,18 +25,11 @@ if TYPE_CHECKING:
 ROWS = 50_000
 """Rows that a process may see before kernels are compiled."""
 SECONDS = 0.5
-"""Time that a process may spend in kernels before they are compiled."""
-
-_LINE = "skyband: compiling, once for all later runs; `skyband warm` does it ahead"
-_KINDS: dict[str, dict[str, Any]] = {
-    "kernel": {"nogil": True},
-    "bare": {"nogil": True, "_nrt": False},
-    "inlined": {"inline": "always"},
-}
+"""Time that a process may spend in interpreted kernels before they are compiled."""
 
 
 class _Tier:
-    """Which tier runs, and what decides when it changes."""
+    """The tier that runs, and what decides when it changes."""
 
     def __init__(self) -> None:
         self.compiled = False
@@ -45,7 +37,7 @@ class _Tier:
         self._rows, self._seconds = 0, 0.0
 
     def choose(self, name: str) -> None:
-        """One tier from now on, or "auto": first one, then the other."""
+        """Fix one tier, or start with the interpreted one ("auto")."""
         if name not in ("auto", "compiled", "interpreted"):
             msg = f"SKYBAND_KERNELS must be auto, compiled or interpreted, got {name!r}"
             raise ValueError(msg)
@@ -53,196 +45,233 @@ class _Tier:
         self._rows, self._seconds = 0, 0.0
 
     def compile(self) -> None:
-        """Run compiled from now on, unless one tier was chosen."""
+        """Run compiled from now on, unless a tier was fixed."""
         self.compiled = self.compiled or not self.fixed
 
     def saw(self, rows: int) -> None:
-        """Count rows that kernels will work on next."""
+        """Count rows that kernels will process next."""
         self._rows += rows
         if self._rows > ROWS:
             self.compile()
 
     def spend(self, seconds: float) -> None:
-        """Count time that kernels took as Python."""
+        """Count time spent in interpreted kernels."""
         self._seconds += seconds
         if self._seconds > SECONDS:
             self.compile()
 
 
 tier = _Tier()
-_without = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-tier.choose("interpreted" if _without else os.environ.get("SKYBAND_KERNELS") or "auto")
+_jit_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+tier.choose("interpreted" if _jit_disabled else os.environ.get("SKYBAND_KERNELS") or "auto")
 
 
 class Kernel:
-    """A loop over arrays that runs in either tier."""
+    """A function over arrays that runs in either tier."""
 
-    def __init__(self, function: FunctionType, kind: str) -> None:
-        self.function, self.kind = function, kind
-        self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
-        self.__wrapped__ = function
+    def __init__(self, function: FunctionType) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
         self._python: Callable[..., Any] | None = None
         self._compiled: Any = None
 
     def __call__(self, *args: Any) -> Any:
-        """Run in the tier that is due."""
+        """Run in the current tier."""
         if tier.compiled:
-            return self._compiled(*args) if self._compiled is not None else self._first(args)
+            return self._compiled(*args) if self._compiled is not None else self._compile_and_run(args)
         if self._python is None:
-            self._python = _linked(self.function, compiled=False)
+            self._python = _link(self.function, compiled=False)
         start = perf_counter()
         with np.errstate(all="ignore"):  # numbers overflow without a warning, as in compiled code
-            found = self._python(*args)
+            result = self._python(*args)
         tier.spend(perf_counter() - start)
-        return found
+        return result
 
-    def _first(self, args: tuple[Any, ...]) -> Any:
-        """Run compiled for the first time; who has to wait is told why."""
+    def _compile_and_run(self, args: tuple[Any, ...]) -> Any:
+        """Run compiled for the first time, and tell a user who has to wait for the compilation why."""
         compiled = self.dispatcher
-        told = threading.Timer(1.0, _tell, [compiled])
-        told.daemon = True
-        told.start()
+        timer = threading.Timer(1.0, _print_notice, [compiled])
+        timer.daemon = True
+        timer.start()
         try:
-            found = compiled(*args)
+            result = compiled(*args)
         finally:
-            told.cancel()
+            timer.cancel()
         if compiled.stats.cache_misses and compiled.stats.cache_path:
-            remove_stale(compiled.stats.cache_path)
+            _remove_stale(compiled.stats.cache_path)
         self._compiled = compiled
-        return found
+        return result
 
     @property
     def dispatcher(self) -> Any:
-        """What Numba makes of the function."""
-        return _linked(self.function, compiled=True)
+        """Numba's dispatcher of the function."""
+        return _link(self.function, compiled=True)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Make a kernel of a function."""
-    return Kernel(_marked(function, "kernel"), "kernel")
+def kernel(function: Any) -> Any:
+    """Make a kernel, which may allocate arrays."""
+    return Kernel(_mark(function, "kernel"))
 
 
-def bare(function: Callable[..., Any]) -> Any:
-    """Make a kernel that works on the arrays it is given and makes none: no references are counted at all."""
-    return Kernel(_marked(function, "bare"), "bare")
+def inplace(function: Any) -> Any:
+    """Make a kernel that works on the arrays it is given and allocates none, so that no references are counted.
 
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Let kernels have a function for their innermost loops.
-
-    A call that takes arrays counts references, which costs more than a comparison.
+    Counting them where arrays are passed on or taken from tuples costs up to half of a loop's time.
     """
-    return _marked(function, "inlined")
+    return Kernel(_mark(function, "inplace"))
 
 
-def vectorized(function: Callable[..., Any]) -> Any:
-    """Let kernels have a function like `inlined`; `_vector` has a faster one of this name for some processors."""
-    return _marked(function, "vectorized")
+def inline(function: Any) -> Any:
+    """Make a function that is inlined into the kernels that call it."""
+    return _mark(function, "inline")
 
 
-def _marked(function: Any, kind: str) -> FunctionType:
-    function.skyband_kind = kind
-    found: FunctionType = function
-    return found
+def simd(function: Any) -> Any:
+    """Make a function like `inline`, which `_vector` replaces where the processor has AVX-512."""
+    return _mark(function, "simd")
+
+
+def _mark(function: Any, kind: str) -> Any:
+    function.kernel_kind = kind
+    return function
 
 
 # ------------------------------------------------------------ linking
 
 _lock = threading.RLock()
-_spaces: dict[tuple[int, bool], dict[str, Any]] = {}
-_functions: dict[tuple[FunctionType, bool], Any] = {}
+_linked: dict[tuple[FunctionType, bool], Any] = {}
 
 
-def _linked(function: FunctionType, *, compiled: bool) -> Any:
-    """The function with all kernels that it calls in the same tier."""
+def _link(function: FunctionType, *, compiled: bool) -> Any:
+    """Return the function of a tier: a copy whose globals name functions of the same tier."""
     with _lock:
-        found = _functions.get((function, compiled))
-        if found is None:
-            space = _space(function.__globals__, compiled=compiled)
-            found = FunctionType(function.__code__, space, function.__name__, function.__defaults__)
-            found.__module__, found.__qualname__, found.__doc__ = (
-                function.__module__,
-                function.__qualname__,
-                function.__doc__,
-            )
-            if compiled:
-                found.__qualname__ = f"{function.__qualname__}-{source_hash()}"
-                found = _compiler(function)(found)
-            _functions[function, compiled] = found
-        return found
+        if (function, compiled) not in _linked:
+            _link_module(function.__globals__, compiled=compiled)
+        return _linked[function, compiled]
 
 
-def _space(names: dict[str, Any], *, compiled: bool) -> dict[str, Any]:
-    """The names of a module, with functions of a tier in place of kernels."""
-    found = _spaces.get((id(names), compiled))
-    if found is None:
-        found = _spaces[id(names), compiled] = dict(names)
-        for name, value in names.items():
-            function = value.function if isinstance(value, Kernel) else value
-            if isinstance(function, FunctionType) and hasattr(function, "skyband_kind"):
-                found[name] = _Later(function, compiled=compiled)
-        for name, value in list(found.items()):
-            if isinstance(value, _Later):
-                found[name] = _linked(value.function, compiled=compiled)
-    return found
+def _link_module(module: dict[str, Any], *, compiled: bool) -> None:
+    names = dict(module)
+    for name, value in module.items():
+        function = value.function if isinstance(value, Kernel) else value
+        if not isinstance(function, FunctionType) or not hasattr(function, "kernel_kind"):
+            continue
+        if function.__globals__ is not module:
+            names[name] = _link(function, compiled=compiled)
+            continue
+        copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+        functools.update_wrapper(copy, function)
+        del copy.__wrapped__  # type: ignore[attr-defined]  # Numba would compile what it wraps
+        names[name] = _linked[function, compiled] = _jit(copy) if compiled else copy
 
 
-class _Later:
-    """A function that is yet to be linked."""
-
-    def __init__(self, function: FunctionType, *, compiled: bool) -> None:
-        self.function, self.compiled = function, compiled
-
-
-def _compiler(function: Any) -> Callable[[Any], Any]:
+def _jit(function: FunctionType) -> Any:
     import numba
 
-    njit: Any = numba.njit  # its types leave `_nrt` out
-    kind = function.skyband_kind
-    if kind == "vectorized":
-        from skyband.kernels import _vector
-
-        fast = _vector.found().get(function.__name__)
-        if fast is not None:
-            return lambda _: fast
-        kind = "inlined"
-    # cache: the second process starts warm. No fastmath: ranks must equal the oracle's, infinities included.
-    cache = {} if kind == "inlined" else {"cache": kept()[0]}
-    made: Callable[[Any], Any] = njit(error_model="numpy", **_KINDS[kind], **cache)
-    return made
+    functions, options = _private_parts()
+    kind = function.kernel_kind  # type: ignore[attr-defined]
+    if kind == "simd" and function.__name__ in functions:
+        return functions[function.__name__]
+    if kind in ("inline", "simd"):
+        return numba.njit(error_model="numpy", inline="always")(function)
+    function.__qualname__ = f"{function.__qualname__}-{source_hash()}"
+    options = options if kind == "inplace" else {}
+    # No fastmath: ranks must equal the oracle's, infinities included.
+    return numba.njit(error_model="numpy", nogil=True, cache=cache_folder().usable, **options)(function)
 
 
-_told = threading.Event()
+@functools.cache
+def _private_parts() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Functions made of private parts of Numba, and options of kernels that allocate nothing."""
+    try:
+        from skyband.kernels._vector import FUNCTIONS, INPLACE_OPTIONS
+    except ImportError:  # this Numba has them elsewhere
+        return {}, {}
+    return FUNCTIONS, INPLACE_OPTIONS
 
 
-def _tell(dispatcher: Any) -> None:
-    """Say that kernels are compiled, unless what takes long is to load them."""
-    if dispatcher.stats.cache_misses and not _told.is_set():
-        _told.set()
-        sys.stderr.write(f"{_LINE}\n")
+# ------------------------------------------------------------ the notice to a user who waits
+
+_NOTICE = "skyband: compiling, once for all later runs; `skyband warm` does it ahead"
+_noticed = threading.Event()
 
 
-# ------------------------------------------------------------ where compiled code is kept
+def silence_notice() -> None:
+    """Do not announce compilations in this process."""
+    _noticed.set()
 
-_kept: tuple[bool, str | None] | None = None
+
+def _print_notice(dispatcher: Any) -> None:
+    """Announce the compilation, unless loading compiled code is what takes long."""
+    if dispatcher.stats.cache_misses and not _noticed.is_set():
+        _noticed.set()
+        sys.stderr.write(f"{_NOTICE}\n")
 
 
-def kept() -> tuple[bool, str | None]:
-    """Whether compiled code is kept, and in which temporary folder if none of Numba's own can be written to.
+# ------------------------------------------------------------ cache of compiled code
 
-    Its own are NUMBA_CACHE_DIR, the folder of the package, and one in the user's home.
-    """
-    global _kept  # noqa: PLW0603 - asked once
-    if _kept is None:
-        _kept = _find_folder()
-    return _kept
+
+class CacheFolder(NamedTuple):
+    """Whether compiled code can be stored, and the temporary folder used if none of Numba's own can be written to."""
+
+    usable: bool
+    temporary: str | None
+
+
+@functools.cache
+def cache_folder() -> CacheFolder:
+    """Find where compiled code can be stored: NUMBA_CACHE_DIR, the package, the user's home, or a temporary folder."""
+    import numba
+
+    config: Any = numba.config  # filled in when it is loaded, so type checkers do not know its attributes
+    if _can_store():
+        return CacheFolder(usable=True, temporary=None)
+    folder, before = _temporary_folder(), os.environ.get("NUMBA_CACHE_DIR")
+    if folder is not None:
+        os.environ["NUMBA_CACHE_DIR"] = folder  # Numba reads it again, and child processes inherit it
+        config.reload_config()
+        if _can_store():
+            return CacheFolder(usable=True, temporary=folder)
+        os.environ.pop("NUMBA_CACHE_DIR")
+        os.environ.update({} if before is None else {"NUMBA_CACHE_DIR": before})
+    return CacheFolder(usable=False, temporary=None)
+
+
+def _can_store() -> bool:
+    from numba import njit
+
+    try:
+        njit(cache=True)(_probe)
+    except RuntimeError:  # no folder that Numba knows can be written to
+        return False
+    return True
+
+
+def _probe() -> None:
+    """Stand for a kernel when Numba is asked whether it can store one."""
+
+
+def _temporary_folder() -> str | None:
+    """Return a temporary folder that only this user can write to, since Numba runs what it finds there."""
+    import stat
+    import tempfile
+    from pathlib import Path
+
+    try:
+        folder = Path(tempfile.gettempdir()) / f"skyband-kernels-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+        return str(folder) if own else tempfile.mkdtemp(prefix="skyband-kernels-")
+    except (OSError, AttributeError):  # nothing can be written to; Windows has no user ids
+        return None
 
 
 @functools.cache
 def source_hash() -> str:
-    """Hash of the source of every kernel.
+    """Hash the source of all kernels.
 
-    Numba keeps compiled code in files named after the module and the qualified name of a function, and compares only
+    Numba stores compiled code in files named after the module and the qualified name of a function, and compares only
     the file that defines it, not those of the functions compiled into it. Kernels carry this hash in their qualified
     name, so that a change to any of them makes all of them compile again.
     """
@@ -263,61 +292,11 @@ def _python_files(folder: Traversable) -> Iterator[Traversable]:
             yield entry
 
 
-def remove_stale(folder: str) -> None:
-    """Delete compiled code of other versions of the kernels from one of Numba's cache folders."""
+def _remove_stale(folder: str) -> None:
+    """Delete compiled code of other versions of the kernels."""
     from pathlib import Path
 
     for file in Path(folder).glob("*.nb[ic]"):
         if source_hash() not in file.name:
             with contextlib.suppress(OSError):  # another process was faster, or the folder is read-only
                 file.unlink()
-
-
-def _find_folder() -> tuple[bool, str | None]:
-    import numba
-
-    config: Any = numba.config  # made as it is loaded: its types do not know what it has
-    if _can_keep():
-        return True, None
-    folder, before = _temporary_folder(), os.environ.get("NUMBA_CACHE_DIR")
-    if folder is not None:
-        os.environ["NUMBA_CACHE_DIR"] = folder  # which Numba reads again, and processes of ours inherit
-        config.reload_config()
-        if _can_keep():
-            return True, folder
-        os.environ.pop("NUMBA_CACHE_DIR")
-        os.environ.update({} if before is None else {"NUMBA_CACHE_DIR": before})
-    return False, None
-
-
-def _can_keep() -> bool:
-    from numba import njit
-
-    try:
-        njit(cache=True)(_probe)
-    except RuntimeError:  # no folder that it knows can be written to
-        return False
-    return True
-
-
-def _probe() -> None:
-    """What Numba is asked to keep, to see whether it can."""
-
-
-def _temporary_folder() -> str | None:
-    """A temporary folder that belongs to this user alone; None if there is none.
-
-    Numba runs what it finds there, so that nobody else may write to it.
-    """
-    import stat
-    import tempfile
-    from pathlib import Path
-
-    try:
-        folder = Path(tempfile.gettempdir()) / f"skyband-kernels-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
-        return str(folder) if own else tempfile.mkdtemp(prefix="skyband-kernels-")
-    except (OSError, AttributeError):  # nothing can be written to; Windows has no user ids
-        return None

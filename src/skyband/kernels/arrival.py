@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare, kernel
+from skyband.kernels._jit import inplace, kernel
 from skyband.kernels.ranked import (
     BAR,
     END,
@@ -63,7 +63,7 @@ class Shape(NamedTuple):
     most: int  # rows a list can have
 
 
-@bare
+@inplace
 def advance(rows, upto, shape, band, screen, page, state):
     """Take the rows from `state[ROW]` on; why it stopped: all done, the page is full, or a list lacks room."""
     score, time, id, wait = rows

@@ -6,7 +6,7 @@ came, and are merged in when an answer could need them or when they have become 
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined, kernel
+from skyband.kernels._jit import inline, inplace, kernel
 
 FEW = 64
 MANY = 1024  # rows from which on a band is pruned roughly, where it has more panes than AGES / 4
@@ -83,7 +83,7 @@ def falling_bits(score, n):
     return key
 
 
-@inlined
+@inline
 def merged(
     score,
     time,
@@ -211,7 +211,7 @@ def roughly_merged(band, head, size, fresh, n, order, spare, start, k, count):
     return gap, gap + out
 
 
-@bare
+@inplace
 def put_in_front(score, time, id, head, new_score, new_time, new_id, n, bar, few, order):
     """Merge those `few` of n new rows that reach the bar into the band, which begins `few` places behind `head`.
 
@@ -237,7 +237,7 @@ def put_in_front(score, time, id, head, new_score, new_time, new_id, n, bar, few
         at += np.uint64(1)
 
 
-@bare
+@inplace
 def appended(score, time, id, size, new_score, new_time, new_id, low, n):
     """Copy n new rows from `low` on behind `size` others."""
     at, row = np.uint64(size), np.uint64(low)
@@ -249,13 +249,13 @@ def appended(score, time, id, size, new_score, new_time, new_id, low, n):
         id[at + np.uint64(i)] = new_id[row + np.uint64(i)]
 
 
-@bare
+@inplace
 def shifted(score, time, id, head, size):
     """Move the rows from `head` on to the front; there is room for all of them before it."""
     appended(score, time, id, 0, score, time, id, head, size - head)
 
 
-@inlined
+@inline
 def push_latest(heap, size, k, value):
     """Put `value` into a heap that keeps the k largest, smallest on top; the heap's new size. O(log k)."""
     if size < k:
@@ -282,7 +282,7 @@ def push_latest(heap, size, k, value):
     return size
 
 
-@inlined
+@inline
 def crowded(score, head, size, n, order, to_score, count):
     """Whether `merged`, or `roughly_merged`, lacks room."""
     total = size - head + n

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 from skyband.kernels.totals import _before, _merge, _score, best
 
 STEP, LOW, HIGH, SPLIT, EPOCH = range(5)  # numbers of a board's `marks`
@@ -64,7 +64,7 @@ class Boards(NamedTuple):
     shown: np.ndarray  # whether its last list had rows
 
 
-@inlined
+@inline
 def _flip(entries, cells, low, high, boundary):
     """Fold the entries before `boundary` from the end on, the others into back. Where the first of those is."""
     pane, cell, ints, floats, following, front_ints, front_floats = entries
@@ -88,7 +88,7 @@ def _flip(entries, cells, low, high, boundary):
     return split
 
 
-@inlined
+@inline
 def _add(c, e, ints, floats, behind, back_ints, back_floats):
     """Let back have entry `e`."""
     if behind[c]:
@@ -147,7 +147,7 @@ def _shrink(cells, boards, g, keep):
     boards.bound_score[g], boards.bound_tie[g], boards.bound_missing[g] = score[last], tie[last], missing[last]
 
 
-@inlined
+@inline
 def _moved(c, g, inside, near, sizes, place, stale):
     """Let a cell with a new total into its group's view, or out of it; how many are in it then."""
     at = place[c]

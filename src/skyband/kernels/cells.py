@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 from skyband.kernels.grid import cost_of, finished, finite, least_part, put
 from skyband.kernels.lists import ranked_in
 from skyband.kernels.watching import FIRST, NEXT
@@ -34,7 +34,7 @@ class Work(NamedTuple):
     touched: np.ndarray
 
 
-@inlined
+@inline
 def sift(bound, code, size, b, c):
     """Put a cell on the heap of cells, the least cost on top."""
     i = size
@@ -44,7 +44,7 @@ def sift(bound, code, size, b, c):
     bound[i], code[i] = b, c
 
 
-@inlined
+@inline
 def take(bound, code, size):
     """Remove the top of a heap of `size` cells."""
     b, c = bound[size - 1], code[size - 1]
@@ -64,7 +64,7 @@ def take(bound, code, size):
         bound[i], code[i] = b, c
 
 
-@inlined
+@inline
 def search(q, want, first, upcoming, kind, to, weight, edge, s_point, s_next, s_head, l_score, l_number, work):
     """Put the `want` best objects of the window on the list of `q`; how many there are.
 

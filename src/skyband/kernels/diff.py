@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 
 DELETE, UPDATE_BEFORE, UPDATE_AFTER, INSERT = range(4)  # in the order of output
 
@@ -54,18 +54,18 @@ def diff(ids, scores, first, group, last, ranks):
     return out[:, :size]
 
 
-@inlined
+@inline
 def _append(out, size, which, kind, row, rank):
     out[0, size], out[1, size], out[2, size], out[3, size] = which, kind, row, rank + 1
     return size + 1
 
 
-@inlined
+@inline
 def _slot(id, mask):
     return np.int64((np.uint64(id) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)) & mask
 
 
-@inlined
+@inline
 def _index(ids, low, high, table):
     """Put rows [low, high) into a hash table of at least twice their number; its mask."""
     size = 1
@@ -80,7 +80,7 @@ def _index(ids, low, high, table):
     return size - 1
 
 
-@inlined
+@inline
 def _find(ids, i, table, mask):
     """Index of the row with the id of row i, -1 if it is not in the table."""
     at = _slot(ids[i], mask)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined
+from skyband.kernels._jit import inline, inplace
 from skyband.kernels.front import FAR, complete, expired, gathered, inserted, passed, reached
 from skyband.kernels.runs import SHORT, appended, broken, falls, relieved, relieved_by_time, risen
 
@@ -47,13 +47,13 @@ class Shape(NamedTuple):
     most: int  # rows a list can have
 
 
-@inlined
+@inline
 def most_of(base):
     """So many rows may be kept before the next merge, if the last one left `base`."""
     return base + max(np.int64(LEAST), base >> 1)
 
 
-@bare
+@inplace
 def stepped(rows, stop, upto, shape, ranked, young, work, page, num, real):
     """Take the rows from `num[AT]` to `stop`; why it came back.
 
@@ -297,7 +297,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, num, real):
     return why
 
 
-@bare
+@inplace
 def held(rows, shape, young, work, num, real):
     """Before the rows go away, take in hand those that were passed over; whether there was room."""
     score, time, id = rows

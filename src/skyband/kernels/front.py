@@ -6,14 +6,14 @@ list is complete down to a bar: whoever scores as much is in it. Those below wai
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined
+from skyband.kernels._jit import inline, inplace
 
 FAR = 1 << 61  # after all time
 BLOCK = 128  # rows compared at once, without a branch
 NEAR = 8  # rows looked at one by one before that
 
 
-@inlined
+@inline
 def reached(time, moment, at, stop):
     """The first place from `at` on whose time is `moment` or later. O(log of how far that is)."""
     low, stride = at, 1
@@ -30,7 +30,7 @@ def reached(time, moment, at, stop):
     return low
 
 
-@inlined
+@inline
 def passed(score, bar, at, stop):
     """The first place from `at` on that scores `bar` or more. O(rows), nearly all of them without a branch."""
     near = min(at + NEAR, stop)
@@ -56,7 +56,7 @@ def passed(score, bar, at, stop):
     return at
 
 
-@inlined
+@inline
 def passed_back(score, bar, at, stop):
     """The last place before `at` that scores more than `bar`, plus one; `stop` if there is none from there on."""
     near = max(at - NEAR, stop)
@@ -82,7 +82,7 @@ def passed_back(score, bar, at, stop):
     return at
 
 
-@bare
+@inplace
 def lasting(score, low, high, k, entered, known, heap, picked):
     """Put the places of `score[low:high]` that fewer than k later ones beat into `picked`, the last first.
 
@@ -143,7 +143,7 @@ def lasting(score, low, high, k, entered, known, heap, picked):
     return found
 
 
-@bare
+@inplace
 def gathered(score, time, id, low, high, k, entered, known, heap, picked, to_score, to_time, to_mark, size):
     """Put the `lasting` of the rows [low, high) behind `size` others: how many there are then, -1 without room."""
     found = lasting(score, low, high, k, entered, known, heap, picked)
@@ -157,7 +157,7 @@ def gathered(score, time, id, low, high, k, entered, known, heap, picked, to_sco
     return size
 
 
-@bare
+@inplace
 def expired(score, time, mark, head, sure, k, cutoff):
     """Take off whose time is `cutoff` or before, until the first k are alive.
 
@@ -201,7 +201,7 @@ def expired(score, time, mark, head, sure, k, cutoff):
     return head, oldest, gone, left
 
 
-@bare
+@inplace
 def inserted(score, time, mark, head, upto, s, t, m):
     """Put a row among those from `head` to `upto`, which move forward; its rank from 0 on. `head` must be above 0."""
     rank, low, one = 0, np.uint64(head), np.uint64(1)
@@ -220,7 +220,7 @@ def inserted(score, time, mark, head, upto, s, t, m):
     return rank
 
 
-@inlined
+@inline
 def complete(score, head, low, bar):
     """How many from `head` on score `bar` or more, given that the first `low` do."""
     while head + low < len(score) and score[head + low] >= bar:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 
 SUM, EUCLIDEAN, MANHATTAN, CHEBYSHEV = range(4)  # how parts become a cost
 
@@ -29,7 +29,7 @@ class Grid(NamedTuple):
     scale: np.ndarray  # float64 (d, 2): the least value, and buckets for each unit
 
 
-@inlined
+@inline
 def slice_of(x, j, edge, guess, scale):
     """The slice of a value. O(1) unless the cuts are very uneven."""
     last = edge.shape[1] - 2
@@ -45,7 +45,7 @@ def slice_of(x, j, edge, guess, scale):
     return i
 
 
-@inlined
+@inline
 def cost_of(q, p, kind, to, weight, point):
     """What point `p` costs query `q`."""
     total = 0.0
@@ -65,7 +65,7 @@ def cost_of(q, p, kind, to, weight, point):
     return np.sqrt(total) if kind == EUCLIDEAN else total
 
 
-@inlined
+@inline
 def least_part(q, j, i, kind, to, weight, edge):
     """The least that slice `i` of a dimension adds to a cost."""
     low, high, w = edge[j, i], edge[j, i + 1], weight[q, j]
@@ -80,19 +80,19 @@ def least_part(q, j, i, kind, to, weight, edge):
     return part * part if kind == EUCLIDEAN else part
 
 
-@inlined
+@inline
 def put(total, part, kind):
     """A cost with one part more."""
     return max(total, part) if kind == CHEBYSHEV else total + part
 
 
-@inlined
+@inline
 def finished(total, kind):
     """The cost that all parts make."""
     return np.sqrt(total) if kind == EUCLIDEAN else total
 
 
-@inlined
+@inline
 def finite(p, point):
     """Whether every coordinate is: then an infinite cost is an overflow, and no score."""
     for j in range(point.shape[1]):

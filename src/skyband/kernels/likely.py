@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, kernel
+from skyband.kernels._jit import inplace, kernel
 
 
-@bare
+@inplace
 def _best(score, k, out):
     """Put the k best places into `out`, best first; equal scores in the order of the list."""
     n = 0
@@ -22,7 +22,7 @@ def _best(score, k, out):
     return n
 
 
-@bare
+@inplace
 def _worth(score, k, gain, discount, hit, out):
     """What an answer by `score` is worth where `gain` is each object's true gain."""
     total = 0.0
@@ -33,7 +33,7 @@ def _worth(score, k, gain, discount, hit, out):
     return total
 
 
-@bare
+@inplace
 def _loss(i, stale, mixed, base, least, k, gain, discount, hit, out):
     """What the answer is worth less, on the mean over the worlds, if object i is ranked by its stale score."""
     loss = 0.0

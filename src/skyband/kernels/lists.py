@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined
+from skyband.kernels._jit import inline
 
 
 class Lists(NamedTuple):
@@ -21,7 +21,7 @@ class Lists(NamedTuple):
     whole: np.ndarray  # bool: nobody else is in the window, but for those that k later ones beat
 
 
-@inlined
+@inline
 def ranked(q, at, size, s, n, k, prunes, l_score, l_number, l_beaten):
     """Put (s, n), the newest, at place `at` of a list; its new size. Those below may have k that beat them now."""
     if prunes:
@@ -41,7 +41,7 @@ def ranked(q, at, size, s, n, k, prunes, l_score, l_number, l_beaten):
     return size + 1
 
 
-@inlined
+@inline
 def alive(q, size, first, prunes, l_score, l_number, l_beaten):
     """Drop from a list who has left the window; its new size."""
     new = 0
@@ -54,7 +54,7 @@ def alive(q, size, first, prunes, l_score, l_number, l_beaten):
     return new
 
 
-@inlined
+@inline
 def copied(q, count, written, mask, l_score, l_number, s_id, out_id, out_score):
     """Write the first of a list on the page."""
     for i in range(count):
@@ -62,7 +62,7 @@ def copied(q, count, written, mask, l_score, l_number, s_id, out_id, out_score):
         out_score[written + i] = l_score[q, i]
 
 
-@inlined
+@inline
 def ranked_in(s, n, q, size, want, l_score, l_number):
     """Put (s, n) on a list that keeps the `want` best; its new size. O(want)."""
     if size == want:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined
+from skyband.kernels._jit import inline
 
 # What a kernel leaves in `state` between two calls.
 COUNT, PEAK, FREE, HEAD, TAIL, ROW, STATE = range(7)
@@ -32,7 +32,7 @@ class Predicted(NamedTuple):
     least: np.ndarray  # float64: the least bound of each block of views, or less
 
 
-@inlined
+@inline
 def taken(score, time, id, newest, nodes, state):
     """A free node, filled; it is in no view yet."""
     node = state[FREE]
@@ -44,7 +44,7 @@ def taken(score, time, id, newest, nodes, state):
     return node
 
 
-@inlined
+@inline
 def freed(node, nodes, state):
     """Chain a node that no view holds any more."""
     nodes.next[node] = state[FREE]
@@ -52,7 +52,7 @@ def freed(node, nodes, state):
     state[COUNT] -= 1
 
 
-@inlined
+@inline
 def takers(new, views, which):
     """Put the places of the views that take a row of this score into `which`; how many there are."""
     ks, _, bounds, least = views
@@ -67,7 +67,7 @@ def takers(new, views, which):
     return found
 
 
-@inlined
+@inline
 def rebounded(views, which, found):
     """The bounds of these views have risen: so may have the least of their blocks."""
     block = -1
@@ -77,7 +77,7 @@ def rebounded(views, which, found):
             views.least[block] = lowest(views.bound, block, len(views.k))
 
 
-@inlined
+@inline
 def lowest(bound, block, views):
     """The least bound of a block of views."""
     least = np.inf

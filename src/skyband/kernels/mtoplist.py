@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, TAIL, freed, lowest, rebounded, taken, takers
 from skyband.kernels.shift import shift_back, shift_forth
 
@@ -50,7 +50,7 @@ def insert(score, time, id, stop, newest, nodes, views, pointer, order, base, st
     state[ROW] = row
 
 
-@inlined
+@inline
 def placed(node, nodes, order, state):
     """Put a new node in its place on the list: above all of the same score."""
     at = found(nodes.score[node], nodes.id[node], nodes, order, state[COUNT] - 1)
@@ -69,7 +69,7 @@ def placed(node, nodes, order, state):
         state[TAIL] = node
 
 
-@inlined
+@inline
 def unplaced(node, nodes, order, state):
     """Take a node off the list."""
     at = found(nodes.score[node], nodes.id[node], nodes, order, state[COUNT])
@@ -85,7 +85,7 @@ def unplaced(node, nodes, order, state):
         state[TAIL] = before
 
 
-@inlined
+@inline
 def found(score, id, nodes, order, size):
     """The first place that does not rank above (score, id). O(log c)."""
     low, high = 0, size

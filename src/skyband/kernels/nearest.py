@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare
+from skyband.kernels._jit import inplace
 from skyband.kernels.cells import search
 from skyband.kernels.grid import cost_of, finite
 from skyband.kernels.lists import alive, copied, ranked
@@ -71,7 +71,7 @@ class Shape(NamedTuple):
     tells: int
 
 
-@bare
+@inplace
 def advance(rows, upto, shape, aims, grid, index, store, lists, marks, work, page, state):
     """Take the rows from `state[ROW]` on, one step each; why it stopped: see above."""
     point, time, id = rows

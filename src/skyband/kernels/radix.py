@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare
+from skyband.kernels._jit import inplace
 
 DIGIT = 11  # bits
 VALUES = 1 << DIGIT
 
 
-@bare
+@inplace
 def falling(score, low, n, place, keys, other, other_keys, count):
     """Fill `place` with the numbers of the `n` scores from `low` on, best first; of equals the later one.
 
@@ -38,7 +38,7 @@ def falling(score, low, n, place, keys, other, other_keys, count):
             dealt(other_keys, other, keys, place, n, digit + DIGIT, count)
 
 
-@bare
+@inplace
 def numbered(score, low, n, place, keys):
     """Numbers that fall as the scores rise, the last score first: a stable sort puts the later of equals first."""
     flipped = keys.view(np.float64)
@@ -50,7 +50,7 @@ def numbered(score, low, n, place, keys):
         keys[i] = ~keys[i] if keys[i] & sign else keys[i] | sign
 
 
-@bare
+@inplace
 def dealt(keys, place, to_keys, to, n, digit, count):
     """One pass of a radix sort, by the bits from `digit` on."""
     shift, mask = np.uint64(digit), np.uint64(VALUES - 1)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined
+from skyband.kernels._jit import inline
 from skyband.kernels.band import push_latest
 
 FAR = 1 << 61  # after all time
@@ -38,7 +38,7 @@ class Ranked(NamedTuple):
     real: np.ndarray
 
 
-@inlined
+@inline
 def add(s, t, r, score, time, id, mark, heap, num, real):
     """Put (s, t, r) on the list, prune as its kind wants; its rank from 0 on. There must be room for one more.
 
@@ -112,7 +112,7 @@ def add(s, t, r, score, time, id, mark, heap, num, real):
     return rank
 
 
-@inlined
+@inline
 def pruned(head, end, k, score, time, id, mark, heap):
     """Drop what k better objects outlive; the list's new end. One walk from the best down: O(c log k)."""
     size, to = 0, head
@@ -126,7 +126,7 @@ def pruned(head, end, k, score, time, id, mark, heap):
     return to
 
 
-@inlined
+@inline
 def expire(cutoff, score, time, id, mark, num, real):
     """Take off whose time is `cutoff` or before, among those that matter; how many. O(k), or O(c) if PROBABILISTIC.
 
@@ -159,7 +159,7 @@ def expire(cutoff, score, time, id, mark, num, real):
     return gone
 
 
-@inlined
+@inline
 def centre(need, score, time, id, mark, num):
     """Move the list down, so that there is room for `need` more behind it. O(c), after O(c) insertions."""
     head, end = num[HEAD], num[END]
@@ -170,7 +170,7 @@ def centre(need, score, time, id, mark, num):
         to += 1
 
 
-@inlined
+@inline
 def entry(score, num):
     """What one that leaves the buffer must score at least, lest k later ones of this filter dominate it."""
     if num[END] - num[HEAD] < num[K]:
@@ -178,7 +178,7 @@ def entry(score, num):
     return np.nextafter(score[num[HEAD] + num[K] - 1], np.inf)
 
 
-@inlined
+@inline
 def reindex(score, num, real):
     """Tell the index the k-th score: when it falls, and when other cells have to be watched."""
     if real[CELL] > 0.0:

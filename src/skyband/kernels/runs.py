@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined
+from skyband.kernels._jit import inline, inplace
 from skyband.kernels.front import passed, reached
 
 STRETCH = 1024  # steps done at a time
 SHORT = 8  # rows compared at once; fewer are taken one by one
 
 
-@inlined
+@inline
 def broken(column, low, high):
     """The first place after `low` that is less than the one before it; `high` if there is none. O(rows up to it)."""
     at, here, one = low + 1, np.uint64(low + 1), np.uint64(1)
@@ -25,7 +25,7 @@ def broken(column, low, high):
     return at
 
 
-@inlined
+@inline
 def falls(score, low, high):
     """Whether each of these rows scores less than the one before it. O(rows up to the first that does not)."""
     at, here, one = low + 1, np.uint64(low + 1), np.uint64(1)
@@ -41,7 +41,7 @@ def falls(score, low, high):
     return at >= high
 
 
-@bare
+@inplace
 def appended(rows, low, high, ranked, head):
     """Put the falling rows [low, high) behind the list, which gives way at its front; the new head."""
     score, time, id = rows
@@ -59,7 +59,7 @@ def appended(rows, low, high, ranked, head):
     return to
 
 
-@bare
+@inplace
 def relieved(rows, at, stop, upto, shape, ranked, head, sure, bar, page, listed, written):
     """Do the steps at which the best of the list expires and the next in rank gets in, for counting windows.
 
@@ -105,7 +105,7 @@ def relieved(rows, at, stop, upto, shape, ranked, head, sure, bar, page, listed,
     return left, at, listed, written
 
 
-@bare
+@inplace
 def relieved_by_time(rows, at, stop, seen, shape, ranked, head, sure, bar, page, listed, written):
     """The same for windows by time: a step is at the first row that comes after some have expired."""
     score, time, _ = rows
@@ -146,7 +146,7 @@ def relieved_by_time(rows, at, stop, seen, shape, ranked, head, sure, bar, page,
     return left, at, listed, written
 
 
-@bare
+@inplace
 def risen(rows, at, stop, seen, shape, ranked, page, listed, written):
     """Tell of the rows [at, stop), each the best when it comes, and make the last k of them the list.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined, kernel
+from skyband.kernels._jit import inline, inplace, kernel
 from skyband.kernels.front import passed, passed_back
 
 _RARE = 64  # rows for each of the k, after which so few get in that many are compared at once
@@ -49,7 +49,7 @@ def best_of(score, low, high, k, kept, place):
     return cut(kept, place, size, k, False)[0] if size > k else size
 
 
-@bare
+@inplace
 def best_few(score, low, high, k, kept, place):
     """Like `best_of` for a small k, where scores do not rise: best first, of equals the later one.
 
@@ -72,7 +72,7 @@ def best_few(score, low, high, k, kept, place):
     return size
 
 
-@inlined
+@inline
 def put(kept, place, size, k, score, row):
     """Put a row among the best, before those that are not better; how many there are then."""
     size = min(size + 1, k)
@@ -84,7 +84,7 @@ def put(kept, place, size, k, score, row):
     return size
 
 
-@bare
+@inplace
 def falls(score, low, high):
     """Whether the first rows look better than the last: by sixteen of each."""
     ahead = 0
@@ -93,7 +93,7 @@ def falls(score, low, high):
     return ahead > 12
 
 
-@bare
+@inplace
 def rises(score, low, high):
     """Whether the last rows look better than the first: by sixteen of each."""
     ahead = 0
@@ -149,7 +149,7 @@ def kth_largest(values, size, k):
             size = less
 
 
-@inlined
+@inline
 def before(values, bound, low, high):
     """How far `values[low:high]`, which rise, stay below `bound`: gallop, then halve. O(log distance)."""
     if low < high:

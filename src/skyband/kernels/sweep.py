@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 from skyband.kernels.band import (
     AGES,
     FEW,
@@ -374,7 +374,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
     now[SHOWN], now[DUE], best[0] = shown, due, top
 
 
-@inlined
+@inline
 def opens(time, shape):
     """Where the first window begins that ends after `time`."""
     return shape.origin + ((time - shape.origin - shape.size) // shape.slide + 1) * shape.slide

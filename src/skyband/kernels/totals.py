@@ -6,13 +6,13 @@ rounding took from it; a single double is a maximum. Nothing is ever subtracted,
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 
 COUNT, WHOLE, DECIMAL, REAL, EXTREME = range(5)  # what a total is made of
 _LIMB = 1 << 32  # whole numbers are kept in limbs of 32 bits, whose sums cannot overflow
 
 
-@inlined
+@inline
 def _merge(ints, floats, at, more_ints, more_floats, other):
     """Add row `other` of the second total to row `at` of the first."""
     for j in range(ints.shape[1]):
@@ -71,14 +71,14 @@ def paired(group, key, slots, cells):
     return out, fresh[:count]
 
 
-@inlined
+@inline
 def _spread(x):
     """A hash of a number, whose low bits are as good as its high ones."""
     h = np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(h >> np.uint64(20))
 
 
-@inlined
+@inline
 def _score(ints, floats, at, kind, unit):
     """A total as a double. `unit` is how many of a decimal's last digit make one; below zero asks for the mean."""
     mean = unit < 0
@@ -126,7 +126,7 @@ def _score(ints, floats, at, kind, unit):
     return value
 
 
-@inlined
+@inline
 def _before(score, tie, missing, other_score, other_tie, other_missing):
     """Whether the first ranks before the second. Of equal scores, a missing key comes after all others."""
     return score > other_score or (
@@ -134,7 +134,7 @@ def _before(score, tie, missing, other_score, other_tie, other_missing):
     )
 
 
-@inlined
+@inline
 def _outranks(c, other, score, tie, missing):
     """Whether one cell ranks before another."""
     return _before(score[c], tie[c], missing[c], score[other], tie[other], missing[other])
@@ -165,7 +165,7 @@ def best(cells, score, tie, missing, most):
     return heap
 
 
-@inlined
+@inline
 def _down(heap, size, c, score, tie, missing):
     """Put `c` in place of the top of the heap's first `size`."""
     at = 0

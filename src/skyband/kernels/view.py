@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined, kernel
-from skyband.kernels.lookup import lowest
-from skyband.kernels.sieve import BLOCK, NONE, let_in, same, sift, suspected
+from skyband.kernels._jit import inline, inplace, kernel
+from skyband.kernels.sieve import BLOCK, NONE, let_in, lowest, same, sift, suspected
 
 # numbers of a view's `marks`
 SIZE, FREE, IGNORABLE, NEUTRAL, GOOD, BAD, STALE, LEAST, ORDERED, TOUCHED, LEFT = range(11)
@@ -35,7 +34,6 @@ class Rows(NamedTuple):
     state: np.ndarray  # whether a place holds a row, and whether it has changed since the last `rank`
     touched: np.ndarray  # the places that have
     words: np.ndarray  # with bits for each id that was let in, and for some that have left
-    tables: np.ndarray  # with more of them, for a first look
 
 
 class Seen(NamedTuple):
@@ -47,14 +45,14 @@ class Seen(NamedTuple):
     row: np.ndarray  # where its other columns are found
 
 
-@inlined
+@inline
 def _home(id, mask):
     """Where the search for an id begins."""
     h = np.uint64(id) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(h >> np.uint64(24)) & mask
 
 
-@inlined
+@inline
 def _find(id, ids, slots, mask):
     """The slot that holds `id`, or the free one where it would be."""
     at = _home(id, mask)
@@ -63,7 +61,7 @@ def _find(id, ids, slots, mask):
     return at
 
 
-@inlined
+@inline
 def _before(e, f, score, id):
     """Whether place e ranks before place f."""
     return score[e] > score[f] or (score[e] == score[f] and id[e] > id[f])
@@ -72,7 +70,7 @@ def _before(e, f, score, id):
 @kernel
 def rank(rows, marks):
     """Bring `order` up to date: sort what has changed, merge it with what has not. O(k' + changed * log changed)."""
-    row_id, row_score, _, order, _, _, state, touched, _, _ = rows
+    row_id, row_score, _, order, _, _, state, touched, _ = rows
     count = 0
     for i in range(marks[TOUCHED]):
         e = touched[i]
@@ -122,14 +120,13 @@ def rank(rows, marks):
 def _refresh_bits(rows, marks):
     """Forget the bits of ids that have left."""
     rows.words[:] = 0
-    rows.tables[:] = 0
     for e in range(len(rows.id)):
         if rows.state[e] & _ALIVE:
-            let_in(rows.id[e], rows.words, rows.tables)
+            let_in(rows.id[e], rows.words)
     marks[LEFT] = 0
 
 
-@inlined
+@inline
 def _unslot(at, ids, slots, mask):
     """Free a slot; those after it move up where their search would now stop short."""
     hole = at
@@ -143,7 +140,7 @@ def _unslot(at, ids, slots, mask):
     slots[hole] = -1
 
 
-@inlined
+@inline
 def _told(id, seen_id, seen_version):
     """Where the newest version of `id` is noted, or the free place where it would be."""
     mask = len(seen_id) - 1
@@ -162,7 +159,7 @@ def remember(id, version, score, row, seen):
         seen_id[at], seen_version[at], seen_score[at], seen_row[at] = id[i], version[i], score[i], row[i]
 
 
-@inlined
+@inline
 def _bounded(limit, limit_id):
     """Whether some row may rank below the bound."""
     return limit > -np.inf or limit_id > _LOWEST_ID
@@ -199,7 +196,7 @@ def apply(ids, score, version, rows, seen, marks, bound_score, bound_id, shape):
     return i
 
 
-@bare
+@inplace
 def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
     """Take changes up to one after which there is more to do: how far it came, and whether there is.
 
@@ -207,7 +204,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
     where it is, so what was none of them can become one in one way alone: a change before it let its id in.
     """
     first, stop, most, old, follow, fresh, again, base = shape
-    row_id, row_score, row_row, _, free, slots, state, touched, words, tables = rows
+    row_id, row_score, row_row, _, free, slots, state, touched, words = rows
     seen_id, seen_version, seen_score, seen_row = seen
     mask = len(slots) - 1
     size, spare, least, changed, left = marks[SIZE], marks[FREE], marks[LEAST], marks[TOUCHED], marks[LEFT]
@@ -223,7 +220,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
         i = after
         if not versions:
             if not suspects and edge < len(ids):
-                block, suspects = sift(ids, score, edge, limit, words, tables)
+                block, suspects = sift(ids, score, edge, limit, words)
                 edge = min(block + BLOCK, len(ids))
             if not suspects:
                 after = len(ids)
@@ -255,7 +252,7 @@ def _taken(ids, score, version, rows, seen, marks, limit, limit_id, shape):
             e = np.int64(free[spare])
             row_id[e], row_score[e], row_row[e] = id, s, base + i
             slots[at] = e
-            let_in(id, words, tables)
+            let_in(id, words)
             if not versions:
                 suspects |= same(ids, block, after - block, id)
             size += 1
@@ -306,7 +303,7 @@ def cut(rows, marks, bound_score, bound_id, most):
     size, changed = marks[SIZE], marks[TOUCHED]
     if size <= most:
         return
-    row_id, row_score, _, _, free, slots, state, touched, _, _ = rows
+    row_id, row_score, _, _, free, slots, state, touched, _ = rows
     place, score, found = np.empty(size, np.int64), np.empty(size), 0
     for e in range(len(row_id)):
         if state[e] & _ALIVE:
@@ -341,7 +338,7 @@ def cut(rows, marks, bound_score, bound_id, most):
 @kernel
 def place(ids, rows, marks):
     """Build all the rest from rows that stand in places 0, 1, 2, ..., best first."""
-    row_id, _, _, order, free, slots, state, _, _, _ = rows
+    row_id, _, _, order, free, slots, state, _, _ = rows
     mask = len(slots) - 1
     slots[:] = -1
     state[:] = 0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined, kernel
+from skyband.kernels._jit import inline, inplace, kernel
 
 NEVER = -(1 << 62)  # before all time
 AFTER = 1 << 62  # after all time
@@ -40,7 +40,7 @@ class Views(NamedTuple):
     first: np.ndarray  # int64, 2 rows
 
 
-@inlined
+@inline
 def noted(at, end, k, views, time, ends, wants):
     """Note a new view, unless another one of the same row wants as much for as long; how many views there are then."""
     last = views - 1
@@ -54,7 +54,7 @@ def noted(at, end, k, views, time, ends, wants):
     return views + 1
 
 
-@bare
+@inplace
 def fewer(at, end, k, views, count, place, step_end, step_k, now):
     """Keep of the views between two kept rows only those that no other there outdoes; how many there are then.
 
@@ -84,7 +84,7 @@ def fewer(at, end, k, views, count, place, step_end, step_k, now):
     return to
 
 
-@bare
+@inplace
 def stepped(step_end, step_k, steps, ends, wants):
     """Add a view to a staircase, whose ends fall and whose k rise, unless a step outdoes it; how many steps it has."""
     at = steps  # behind all that end later
@@ -149,7 +149,7 @@ def longer(column, room):
     return new
 
 
-@inlined
+@inline
 def matched(tree, key, leaves):
     """Find the least of the keys from `leaves` on, of equals the first: a tournament, whose winner is at 1. O(n).
 
@@ -163,7 +163,7 @@ def matched(tree, key, leaves):
         tree[place], key[place] = tree[winner], key[winner]
 
 
-@inlined
+@inline
 def rematched(tree, key, leaves, q, new):
     """Give leaf q another key, and play its matches again. O(log n), without a branch that depends on a key."""
     place, winner, least = np.uint64(leaves + q), q, new

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined
+from skyband.kernels._jit import inline, inplace
 from skyband.kernels.grid import cost_of, finite
 from skyband.kernels.ranked import (
     BAR,
@@ -85,17 +85,17 @@ class Marks(NamedTuple):
 # Functions of their own here: a list is a row of its array, few objects get so far, and it compiles faster.
 
 
-@bare
+@inplace
 def _add(s, t, r, score, time, id, mark, heap, num, real):
     return add(s, t, r, score, time, id, mark, heap, num, real)
 
 
-@bare
+@inplace
 def _expire(cutoff, score, time, id, mark, num, real):
     return expire(cutoff, score, time, id, mark, num, real)
 
 
-@inlined
+@inline
 def floor(q, filtered, b_real, f_score, f_num, f_real):
     """What an object must score at least to matter to a query."""
     low = b_real[q, BAR]
@@ -108,7 +108,7 @@ def floor(q, filtered, b_real, f_score, f_num, f_real):
     return low
 
 
-@bare
+@inplace
 def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, touched, page, state):
     """Take the rows from `state[ROW]` on, one step each; tell each object once. Why it stopped: see above."""
     point, time, id = rows

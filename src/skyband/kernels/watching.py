@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import inlined
+from skyband.kernels._jit import inline
 from skyband.kernels.grid import slice_of
 
 # What a loop leaves in `state` between two calls. Each has more of its own, from OWN on.
@@ -54,7 +54,7 @@ class Page(NamedTuple):
     rank: np.ndarray
 
 
-@inlined
+@inline
 def next_step(row, done, time, upto, counts):
     """The moment of the next step, and whether there is none."""
     if counts:
@@ -62,7 +62,7 @@ def next_step(row, done, time, upto, counts):
     return time[row] if row < len(time) else upto, row == len(time)
 
 
-@inlined
+@inline
 def outside(row, point, edge):
     """Whether a row lies outside the grid. If so its outermost slices are doubled, so that this happens seldom."""
     slices = edge.shape[1] - 1
@@ -78,7 +78,7 @@ def outside(row, point, edge):
     return found
 
 
-@inlined
+@inline
 def complete(row, point):
     """Whether a row has all of its coordinates."""
     for j in range(point.shape[1]):
@@ -87,7 +87,7 @@ def complete(row, point):
     return True
 
 
-@inlined
+@inline
 def placed(row, point, slot, kept, edge, guess, scale):
     """Copy a row to a slot; its cell."""
     cell, slices = 0, edge.shape[1] - 1
@@ -97,7 +97,7 @@ def placed(row, point, slot, kept, edge, guess, scale):
     return cell
 
 
-@inlined
+@inline
 def widened(q, low, wides, reach, wide, is_wide):
     """Show everything to a query that must look further than its cells reach; to how many that is done now."""
     if low < reach[q] and not is_wide[q]:
@@ -107,7 +107,7 @@ def widened(q, low, wides, reach, wide, is_wide):
     return wides
 
 
-@inlined
+@inline
 def in_order(looks, touched, mark):
     """Put the queries to look at, which have a mark, in their order; how many they are."""
     if looks > _SEVERAL:
@@ -127,7 +127,7 @@ def in_order(looks, touched, mark):
     return looks
 
 
-@inlined
+@inline
 def noted(listed, written, step, end, q, steps, ends, queries, first):
     """Note on the page whose list ends at row `written`."""
     steps[listed], ends[listed], queries[listed], first[listed + 1] = step, end, q, written

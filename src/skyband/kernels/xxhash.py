@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.kernels._jit import inlined, kernel
+from skyband.kernels._jit import inline, kernel
 
 SEED = 42
 _P1 = np.uint64(0x9E3779B185EBCA87)
@@ -12,22 +12,22 @@ _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 
 
-@inlined
+@inline
 def _turn(x, bits):
     return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
 
 
-@inlined
+@inline
 def _round(state, word):
     return _turn(state + word * _P2, 31) * _P1
 
 
-@inlined
+@inline
 def _fold(state, lane):
     return (state ^ _round(np.uint64(0), lane)) * _P1 + _P4
 
 
-@inlined
+@inline
 def _finish(h):
     h = (h ^ (h >> np.uint64(33))) * _P2
     h = (h ^ (h >> np.uint64(29))) * _P3

@@ -10,7 +10,7 @@ import numpy as np
 from skyband.engines.columns import fixed
 from skyband.engines.validation import checked, held, ranked, real, require, whole
 from skyband.kernels import view as kernel
-from skyband.kernels.sieve import tables_for, words_for
+from skyband.kernels.sieve import words_for
 from skyband.view.swings import Stretch
 
 _LOW_ID = -(1 << 63)
@@ -270,7 +270,6 @@ def _room(kmax: int) -> kernel.Rows:
     it, and half a line is brought back sooner than four.
     """
     size = kmax + 1
-    words = words_for(size)
     whole = np.zeros(_FIELDS * size + _LINE // 8, np.int64)
     first = -whole.ctypes.data % _LINE // 8
     fields = whole[first : first + _FIELDS * size].reshape(size, _FIELDS)
@@ -283,8 +282,7 @@ def _room(kmax: int) -> kernel.Rows:
         np.full(1 << int(4 * size).bit_length(), -1, np.int32),
         fields.view(np.uint8)[:, 8 * 3],
         np.zeros(size, np.int32),
-        words,
-        tables_for(words),
+        words_for(size),
     )
 
 

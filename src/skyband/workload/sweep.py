@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +11,6 @@ from skyband.engines.columns import fixed
 from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.engines.validation import WINDOWS, banded, checked, held, parted, real, require, under
-from skyband.kernels._cpu import STREAMS
-from skyband.kernels.pack import LINE
 from skyband.kernels.pages import Sheet
 from skyband.kernels.shared import STRIDE, Marks, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
@@ -45,7 +41,6 @@ _HOLDS = {
 _FRESH = {
     "done": NEVER, "last": 0, "seen": NEVER, "ranked": 0, "bar": np.inf, "kept": 0, "shown": False, "since": 0
 }  # fmt: skip
-_LARGE = 1 << 20 if STREAMS else 1 << 62  # rows of a page that the caches cannot hold beside all else
 _SHORT = 1024  # rows of a band of which those below all answers need no rank
 
 
@@ -76,7 +71,6 @@ class SharedSweep:
         self._family = family
         self._records = Records(**family.records)
         self.peak = 0
-        self._pages: list[tuple[Sheet, tuple[np.ndarray, ...]]] = []  # with the memory of each
         self._room = (-1, -1)
         self._work: Any = None
         none = np.empty(0, np.int64)
@@ -167,22 +161,13 @@ class SharedSweep:
         lists, room = self._rooms(bands, rows, goal)
         scratch = self._scratch(bands, rows)
         while more:
-            page = self._page(lists, room)
+            page = _page(lists, room)
             bands, views, listed, size, most, more = shared(
-                bands, marks, rows, goal, self._records, views, page, scratch, _LAZY, _SHORT, _LARGE
+                bands, marks, rows, goal, self._records, views, page, scratch, _LAZY, _SHORT
             )
             self.peak = max(self.peak, int(most) + others)
             pages.append(Sheet(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
         return bands, views, _bound(pages, groups)
-
-    def _page(self, lists: int, room: int) -> Sheet:
-        """Room for answers. New memory is dear: a page that nobody looks at any more serves again."""
-        for old, memory in self._pages:
-            if len(old.id) >= room and old.lists.shape[1] >= lists and max(map(_references, memory)) <= _OURS:
-                return old
-        new = _blank(lists, room)
-        self._pages = [*self._pages[-1:], new]  # one to be looked at, one to write on
-        return new[0]
 
     def _scratch(self, bands: Rows, rows: Rows) -> Any:
         """Room to work in, which serves again."""
@@ -327,28 +312,11 @@ def _less(old: Records, new: Records, moved: np.ndarray) -> bool:
     return bool((new.k[moved[stays]] < old.k[stays]).any() or (new.high[moved[stays]] < old.high[stays]).any())
 
 
-def _blank(lists: int, room: int) -> tuple[Sheet, tuple[np.ndarray, ...]]:
-    """A new page, and the memory that it is in."""
-    new = [_lined(np.int64, 4, lists), _lined(np.int64, lists + 1), _lined(np.int64, room), _lined(np.float64, room)]
-    page = Sheet(*(view for view, _ in new))
-    page.first[0] = 0
-    return page, tuple(memory for _, memory in new)
-
-
-def _lined(kind: type, *shape: int) -> tuple[np.ndarray, np.ndarray]:
-    """An array that begins where a line of memory does, and the memory that it is in. Nothing is filled in."""
-    memory = np.empty(math.prod(shape) * 8 + LINE, np.uint8)
-    begin = -memory.ctypes.data % LINE
-    return memory[begin : begin + math.prod(shape) * 8].view(kind).reshape(shape), memory
-
-
-def _references(memory: np.ndarray) -> int:
-    """How many refer to the memory of a page: the array of the page, who keeps it, whoever asks, and views of it."""
-    return sys.getrefcount(memory)
-
-
-_UNSEEN = _blank(1, 1)
-_OURS = max(map(_references, _UNSEEN[1]))  # of a page that nobody looks at
+def _page(lists: int, rows: int) -> Sheet:
+    """Room for so many lists and rows."""
+    first = np.empty(lists + 1, np.int64)
+    first[0] = 0
+    return Sheet(np.empty((4, lists), np.int64), first, np.empty(rows, np.int64), np.empty(rows))
 
 
 def _bound(pages: list[Sheet], groups: int) -> Answers:

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined
+from skyband.kernels._jit import inline, inplace
 from skyband.kernels.band import FEW
-from skyband.kernels.pack import LANES, reach
 from skyband.kernels.shared.room import (
     AHEAD,
     ANEW,
@@ -35,7 +34,6 @@ from skyband.kernels.shared.room import (
     SIGHT,
     SIZE,
     SPEAKS,
-    STAGED,
     STRIDE,
     THIN,
     WARM,
@@ -45,14 +43,15 @@ from skyband.kernels.shared.room import (
     YOUNG,
     seen,
 )  # fmt: skip
-from skyband.kernels.shared.shelf import moved, sent, walked, walked_to
+from skyband.kernels.shared.shelf import walked, walked_to
+from skyband.kernels.simd import LANES, mask_ge
 from skyband.kernels.views import AFTER, noted, rematched
 
 _FOLDS = 64  # ranked fresh rows that are worth a merge
 
 
-@bare
-def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, stage, now, gate, limit):
+@inplace
+def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit):
     """Take rows and close windows until all is done, the page is full, or something is due.
 
     `shelves` are ranked, `low` is in the order of arrival, and so are the rows since `RAW`, which nobody has touched
@@ -66,8 +65,7 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
     view_at, view_end, view_k, _, _, _, _, _ = sight
     ending, ends, starting, starts = matches
     leaves = len(ending) >> 1
-    lists, first, page_id, page_score = page
-    stage_score, stage_id = stage
+    lists, first, out_id, out_score = page
     shown, since = marks.shown, marks.since
     at, size, young, warm, peak, dead = now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD]
     listed, written, done, last, dies, views = now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[SIGHT]
@@ -77,11 +75,6 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
     sought, next_found, all_found = at, 0, 0
     # times without gaps need not be looked up: the memory they are in is far
     even, zero = now[EVEN] > 0, row_time[stop - 1] - (stop - 1) if stop > begins_at else 0
-    # answers are put together at `put` of these: on the page, or near by, where row 0 is row `base` of it
-    staged, base = now[STAGED] > 0, written & ~(LANES - 1)
-    out_score, out_id = (stage_score, stage_id) if staged else (page_score, page_id)
-    if staged:
-        moved(page_score, page_id, base, written - base, stage_score, stage_id, 0)
     now[DUE] = NOTHING
     upcoming, latest = starts[1], now[SEEN]
     while True:
@@ -172,29 +165,28 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             told &= untils[q] == 0 or max(start, 0) < since[untils[q], g]
         got = 0
         if told and total > 0:
-            if listed == lists.shape[1] or written + min(k, total) + STRIDE > len(page_id):
+            if listed == lists.shape[1] or written + min(k, total) + STRIDE > len(out_id):
                 now[FULL], now[NOW], done, last = 1, end, end, q
                 break
             shelf = 0
             while shelf + 1 < SHELVES and oldest[shelf + 1] <= start:
                 shelf += 1
-            put = written - base if staged else written
             begins, stops = (shelf_first[shelf], shelf_first[shelf + 1]) if size > 0 else (0, 0)
             while True:
                 got, i, j = 0, begins, 0
                 while got < k and j < warm:
                     if hot_time[j] >= start:
                         got, i = walked_to(
-                            shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, put,
+                            shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, written,
                             hot_score[j],
                         )  # fmt: skip
                         if got < k:
-                            out_score[put + got], out_id[put + got] = hot_score[j], hot_id[j]
+                            out_score[written + got], out_id[written + got] = hot_score[j], hot_id[j]
                             got += 1
                     j += 1
                 if got < k:
-                    got = walked(shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, put)
-                floor = out_score[put + k - 1] if got == k else -np.inf
+                    got = walked(shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, written)
+                floor = out_score[written + k - 1] if got == k else -np.inf
                 if floor >= bar:
                     break
                 # rank the fresh rows that reach the answer; where they are many, merge them
@@ -238,8 +230,6 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             listed += 1
             written += got
             first[listed] = written
-            if staged and got > 0:
-                base += sent(stage_score, stage_id, written - base, page_score, page_id, base)
             speaks += (got > 0) - np.int64(shown[number, g])
             shown[number, g] = got > 0
         done, last = end, q + 1
@@ -251,21 +241,19 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
                 goal = min(goal, whole - (origins[q] - least[q]) // slides[q] * slides[q] - 1)
             after = max(after, whole + ((goal - whole) // slides[q] + 1) * slides[q])
         rematched(ending, ends, leaves, q, after)
-    if staged:
-        moved(stage_score, stage_id, 0, written - base, page_score, page_id, base)
     now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD] = at, size, young, warm, peak, dead
     now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[SIGHT] = listed, written, done, last, dies, views
     now[SPEAKS], now[SEEN], gate[0], gate[1] = speaks, latest, bar, lowest
     now[RAW], now[LIT] = raw, lit
 
 
-@inlined
+@inline
 def timed(time, row, even, zero):
     """The time of a row."""
     return zero + row if even else time[row]
 
 
-@inlined
+@inline
 def reached(time, goal, low, high):
     """The first place from `low` on that is not before `goal`: near, as a rule. O(log distance)."""
     step, below = 8, low
@@ -282,12 +270,12 @@ def reached(time, goal, low, high):
     return below
 
 
-@bare
+@inplace
 def looked_for(score, low, high, bar, found):
     """Fill `found` with the rows from `low` to `high` that reach the bar; how many there are."""
     row, stop, out = np.uint64(low), np.uint64(high), np.uint64(0)
     while row < stop:
-        if row + np.uint64(LANES) <= stop and reach(score, row, bar) == np.uint64(0):  # few do
+        if row + np.uint64(LANES) <= stop and mask_ge(score, row, bar) == np.uint64(0):  # few do
             row += np.uint64(LANES)
             continue
         for _ in range(min(np.uint64(LANES), stop - row)):
@@ -297,7 +285,7 @@ def looked_for(score, low, high, bar, found):
     return np.int64(out)
 
 
-@bare
+@inplace
 def between_rows(score, low, high, floor, bar):
     """How many rows from `low` to `high` reach the floor and not the bar."""
     count = 0
@@ -306,7 +294,7 @@ def between_rows(score, low, high, floor, bar):
     return count
 
 
-@bare
+@inplace
 def between(score, pane, size, floor, bar):
     """As `between_rows`, for rows that may have moved on."""
     count = 0
@@ -315,7 +303,7 @@ def between(score, pane, size, floor, bar):
     return count
 
 
-@bare
+@inplace
 def warmed(hot_score, hot_time, hot_id, hot_pane, warm, score, time, id, pane):
     """Put a fresh row in its place among those that are ranked; how many there are then."""
     j = warm

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, kernel
+from skyband.kernels._jit import inplace, kernel
 from skyband.kernels.band import FEW
-from skyband.kernels.pack import LANES
 from skyband.kernels.shared.close import closed, warmed
 from skyband.kernels.shared.merge import folded, inserted, merged
 from skyband.kernels.shared.room import (
@@ -38,9 +37,7 @@ from skyband.kernels.shared.room import (
     SIGHT,
     SIZE,
     SPEAKS,
-    STAGED,
     STATE,
-    STRIDE,
     THIN,
     TIRED,
     WARM,
@@ -60,19 +57,17 @@ from skyband.kernels.shared.shelf import shelved
 from skyband.kernels.shared.thin import bordered, parted, reaching, sorted_in, thinned
 from skyband.kernels.views import AFTER, NEVER, Views, fewer, longer, matched, reviewed
 
-_STAGE = 4096  # rows of an answer that are put together near by before they are written
 _REST = 16  # merges after one that could not be done without, before it is tried again
 
 
 @kernel
-def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short, large):
+def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short):
     """Close the windows that end by `upto[g]`, for each group g, as long as the page has room.
 
     Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
     there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
     that the same call with a new page goes on. `scratch` is made by `roomed`. `lazy` is the part of a band that may
-    gather before rows are let go; bands of less than `short` rows are ranked as a whole then. A page
-    of `large` rows or more is written past the caches: it begins where a line of memory does.
+    gather before rows are let go; bands of less than `short` rows are ranked as a whole then.
     """
     groups, queries = len(upto), len(records.k)
     band, spare, low_rows, kept, room, shelves = scratch
@@ -92,10 +87,6 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short,
     at, end, k = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     seen, all_views = np.empty((2, groups), np.int64), 0
     now, gate = np.zeros(STATE, np.int64), np.empty(2)
-    most = min(records.k.max(), len(page.id))
-    now[STAGED] = len(page.id) >= large and most <= _STAGE
-    room_staged = most + LANES + STRIDE if now[STAGED] else 0
-    stage = (np.empty(room_staged, np.float64), np.empty(room_staged, np.int64))
     for g in range(groups):
         low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
         first[0, g], seen[0, g] = total, all_views
@@ -122,7 +113,7 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short,
             now[EVEN] = gapless(rows.time, rows.first[0, g], rows.first[1, g])
             band, spare, sight = advanced(
                 band, spare, low_rows, room, hot, found, shelves, matches, sight, rows, g, upto[g], records, marks,
-                page, stage, now, gate, lazy, short,
+                page, now, gate, lazy, short,
             )  # fmt: skip
             peak = max(peak, total + now[MOST] + len(bands.id) - high)
             copied(band, 0, now[SIZE], kept, total)
@@ -161,7 +152,7 @@ def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short,
 
 @kernel
 def advanced(
-    band, spare, low, room, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, stage, now, gate,
+    band, spare, low, room, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate,
     lazy, short
 ):  # fmt: skip
     """One group: close its windows, and rank rows or let go of them whenever the loop that does so asks for it."""
@@ -243,11 +234,11 @@ def advanced(
                 shelves.first, now[NOW], shortest, longest,
             )  # fmt: skip
             changed = False
-        closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, stage, now, gate, limit)
+        closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit)
         more = now[DUE] != NOTHING
 
 
-@bare
+@inplace
 def gapless(time, low, high):
     """Whether each time from `low` to `high` is one more than that before it, as row numbers are."""
     odd = 0
@@ -256,7 +247,7 @@ def gapless(time, low, high):
     return odd == 0
 
 
-@bare
+@inplace
 def counted(hot, sight, now):
     """Count the fresh rows that are ranked with the others, if these are counted; views that are new have none."""
     if now[COUNTED] < 0:
@@ -269,7 +260,7 @@ def counted(hot, sight, now):
     now[COUNTED] = now[SIGHT]
 
 
-@bare
+@inplace
 def lowered(score, size, floor):
     """A score below all answers, which came down to `floor`, and below some ranked rows more: they vary a little."""
     if floor == np.inf:
@@ -279,7 +270,7 @@ def lowered(score, size, floor):
     return score[place] if place < size else -np.inf
 
 
-@bare
+@inplace
 def gathered(rows, low, room, sight, now, gate):
     """Take over the rows that came and need no rank; how many `low` has then, and of how many the kind is known."""
     score, time, id, _, _ = rows
@@ -292,7 +283,7 @@ def gathered(rows, low, room, sight, now, gate):
     return size, binned
 
 
-@bare
+@inplace
 def rekindled(low, hot, now, gate):
     """Rank the fresh rows that reach the gate; what is due then."""
     count = 0
@@ -342,14 +333,14 @@ def lessened(band, spare, low, room, sight, now, gate):
         now[DUE] = MERGE
 
 
-@bare
+@inplace
 def tallied(pane, size, count):
     """Count rows by their pane."""
     for i in range(size):
         count[max(pane[i], 0)] += 1
 
 
-@bare
+@inplace
 def renumbered(pane, size, place):
     """Give panes the numbers that their views have now."""
     for i in range(size):

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare
+from skyband.kernels._jit import inplace
 from skyband.kernels.band import FEW
 from skyband.kernels.radix import falling
 from skyband.kernels.views import AFTER, fewer
 
 
-@bare
+@inplace
 def merged(band, size, young, spare, room, sight, views, now):
     """Merge the fresh rows behind the ranked ones into them, into `spare`: the minimal set.
 
@@ -31,7 +31,7 @@ def merged(band, size, young, spare, room, sight, views, now):
     return out, views
 
 
-@bare
+@inplace
 def folded(band, size, hot, warm, spare, sight, views, now):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`, as `merged` does.
 
@@ -65,7 +65,7 @@ def folded(band, size, hot, warm, spare, sight, views, now):
     return out
 
 
-@bare
+@inplace
 def inserted(band, size, hot, warm, spare, place):
     """Merge the `warm` fresh rows that are ranked into the others, into `spare`; none goes. How many there are then."""
     score, time, id, pane = band
@@ -88,7 +88,7 @@ def inserted(band, size, hot, warm, spare, place):
     return size + warm
 
 
-@bare
+@inplace
 def spread(column, size, new, more, place, to):
     """Copy a column, with new values where their place is."""
     i = 0
@@ -102,7 +102,7 @@ def spread(column, size, new, more, place, to):
         to[row + more] = column[row]
 
 
-@bare
+@inplace
 def opened(end, k, count, views, now):
     """Begin a walk: no view has a row yet, and those that end before `now` want none."""
     for v in range(views):
@@ -112,7 +112,7 @@ def opened(end, k, count, views, now):
     k[views] = AFTER  # no end to look for
 
 
-@bare
+@inplace
 def sifted(score, time, id, pane, order, size, to_score, to_time, to_id, to_pane, k, count):
     """Copy the rows that a view wants, in their order; how many there are. No branch depends on a row."""
     wants, held, out = 0, 0, np.uint64(0)  # the first view in want, and how many of the rows so far it sees
@@ -132,7 +132,7 @@ def sifted(score, time, id, pane, order, size, to_score, to_time, to_id, to_pane
     return np.int64(out)
 
 
-@bare
+@inplace
 def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, at, k, count, wants, held):
     """As `sifted`, for ranked rows from `low` to `high`, from where an earlier call came to; where this one does."""
     row, out = np.uint64(low), np.uint64(at)
@@ -150,7 +150,7 @@ def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, 
     return np.int64(out), wants, held
 
 
-@bare
+@inplace
 def ranking(score, size, young, order, fresh, keys, other_keys, other, count):
     """The places of `size` ranked rows and the `young` ones behind them, best first, of equals the later one.
 

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined, kernel
+from skyband.kernels._jit import inline, inplace, kernel
 from skyband.kernels.band import FEW
-from skyband.kernels.pack import LANES, bits, pack, reach
+from skyband.kernels.simd import LANES, compress, mask_ge, popcount
 from skyband.kernels.views import AFTER, STEPS
 
 # Where the group at hand stands.
 AT, SIZE, YOUNG, WARM, MOST, LISTED, WRITTEN, FULL, DONE, LAST, DIES, SIGHT, NOW, DUE, SPEAKS, SEEN = range(16)
-DEAD, KEPT, EXACT, BINNED, CALM, LATELY, RAW, LIT, COUNTED, SIEVED, TIRED, STAGED, EVEN, STATE = range(16, 30)
+DEAD, KEPT, EXACT, BINNED, CALM, LATELY, RAW, LIT, COUNTED, SIEVED, TIRED, EVEN, STATE = range(16, 29)
 NOTHING, MERGE, FOLD, THIN, WIDER, ANEW = range(6)  # what is due
 WARMEST = 256  # fresh rows that are kept ranked, at most
 STRIDE = 16  # rows of the band looked at between two looks at how many were found
@@ -127,7 +127,7 @@ def columns(size):
     )
 
 
-@bare
+@inplace
 def copied(rows, low, size, to, at):
     """Copy `size` rows from `low` on to `at`."""
     score, time, id, pane = rows
@@ -139,7 +139,7 @@ def copied(rows, low, size, to, at):
         to_pane[at + i] = pane[low + i]
 
 
-@bare
+@inplace
 def gleaned(score, time, id, pane, kind, size, binned):
     """Close the gaps that rows left which have moved on; how many rows there are then, and how many of the first."""
     out, before = np.uint64(0), binned
@@ -152,17 +152,17 @@ def gleaned(score, time, id, pane, kind, size, binned):
     return np.int64(out), before
 
 
-@bare
+@inplace
 def absorbed(score, time, id, begin, stop, bar, to_score, to_time, to_id, to_pane, size, view_at, views):
     """Put the rows from `begin` to `stop` that do not reach the bar behind `size` others; how many there are then."""
     row, last, out = np.uint64(begin), np.uint64(stop), np.uint64(size)
     every = np.uint64((1 << LANES) - 1)
     while row + np.uint64(LANES) <= last:
-        mask = reach(score, row, bar) ^ every
-        pack(mask, score, row, to_score, out)
-        pack(mask, time, row, to_time, out)
-        pack(mask, id, row, to_id, out)
-        out += bits(mask)
+        mask = mask_ge(score, row, bar) ^ every
+        compress(mask, score, row, to_score, out)
+        compress(mask, time, row, to_time, out)
+        compress(mask, id, row, to_id, out)
+        out += popcount(mask)
         row += np.uint64(LANES)
     while row < last:
         to_score[out], to_time[out], to_id[out] = score[row], time[row], id[row]
@@ -180,7 +180,7 @@ def absorbed(score, time, id, begin, stop, bar, to_score, to_time, to_id, to_pan
     return end
 
 
-@inlined
+@inline
 def seen(view_at, views, time):
     """The last view that had begun at this time; -1: none."""
     pane, over = 0, views

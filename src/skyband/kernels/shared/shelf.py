@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare
-from skyband.kernels.pack import LANES, bits, exceed, pack, reach, stream
+from skyband.kernels._jit import inplace
 from skyband.kernels.shared.room import SHELVES, STRIDE
+from skyband.kernels.simd import LANES, compress, mask_ge, mask_gt, popcount
 
 _SHORT = 256  # ranked rows of which one shelf will do
 
 
-@bare
+@inplace
 def shelved(score, id, time, size, to_score, to_id, to_time, oldest, first, now, shortest, longest):
     """Put the ranked rows on shelves, each with rows of a shorter time than the one before. O(size).
 
@@ -37,16 +37,16 @@ def shelved(score, id, time, size, to_score, to_id, to_time, oldest, first, now,
             first[after + 1] = out
 
 
-@bare
+@inplace
 def picked(score, id, time, low, high, bound, at):
     """Copy the rows from `low` to `high` that are not before `bound` to `at`, behind them; where they end."""
     row, stop, out = np.uint64(low), np.uint64(high), np.uint64(at)
     while row + np.uint64(LANES) <= stop:
-        mask = reach(time, row, bound)
-        pack(mask, score, row, score, out)
-        pack(mask, id, row, id, out)
-        pack(mask, time, row, time, out)
-        out += bits(mask)
+        mask = mask_ge(time, row, bound)
+        compress(mask, score, row, score, out)
+        compress(mask, id, row, id, out)
+        compress(mask, time, row, time, out)
+        out += popcount(mask)
         row += np.uint64(LANES)
     while row < stop:
         score[out], id[out], time[out] = score[row], id[row], time[row]
@@ -55,7 +55,7 @@ def picked(score, id, time, low, high, bound, at):
     return np.int64(out)
 
 
-@bare
+@inplace
 def walked(score, id, time, low, high, start, k, got, to_score, to_id, at):
     """Add the rows from `low` to `high` that are not before `start` to a list of `got`, up to k; how many it has then.
 
@@ -65,10 +65,10 @@ def walked(score, id, time, low, high, start, k, got, to_score, to_id, at):
     out, begin = np.uint64(got), np.uint64(at)
     while row + np.uint64(STRIDE) <= stop and out < want:
         for _ in range(STRIDE // LANES):
-            mask = reach(time, row, start)
-            pack(mask, score, row, to_score, begin + out)
-            pack(mask, id, row, to_id, begin + out)
-            out += bits(mask)
+            mask = mask_ge(time, row, start)
+            compress(mask, score, row, to_score, begin + out)
+            compress(mask, id, row, to_id, begin + out)
+            out += popcount(mask)
             row += np.uint64(LANES)
     while row < stop and out < want:
         to_score[begin + out] = score[row]
@@ -78,7 +78,7 @@ def walked(score, id, time, low, high, start, k, got, to_score, to_id, at):
     return min(np.int64(out), k)
 
 
-@bare
+@inplace
 def walked_to(score, id, time, low, high, start, k, got, to_score, to_id, at, bound):
     """As `walked`, but no further than rows above `bound`; also where it came to.
 
@@ -89,18 +89,18 @@ def walked_to(score, id, time, low, high, start, k, got, to_score, to_id, at, bo
     out, begin = np.uint64(got), np.uint64(at)
     while row + np.uint64(STRIDE) <= stop and out < want and score[row + np.uint64(STRIDE - 1)] > bound:
         for _ in range(STRIDE // LANES):
-            mask = reach(time, row, start)
-            pack(mask, score, row, to_score, begin + out)
-            pack(mask, id, row, to_id, begin + out)
-            out += bits(mask)
+            mask = mask_ge(time, row, start)
+            compress(mask, score, row, to_score, begin + out)
+            compress(mask, id, row, to_id, begin + out)
+            out += popcount(mask)
             row += np.uint64(LANES)
     while row + np.uint64(LANES) <= stop and out < want:
-        above = exceed(score, row, bound)
-        mask = reach(time, row, start) & above
-        pack(mask, score, row, to_score, begin + out)
-        pack(mask, id, row, to_id, begin + out)
-        out += bits(mask)
-        row += bits(above)
+        above = mask_gt(score, row, bound)
+        mask = mask_ge(time, row, start) & above
+        compress(mask, score, row, to_score, begin + out)
+        compress(mask, id, row, to_id, begin + out)
+        out += popcount(mask)
+        row += popcount(above)
         if above != np.uint64((1 << LANES) - 1):
             return min(np.int64(out), k), np.int64(row)
     while row < stop and out < want and score[row] > bound:
@@ -109,30 +109,3 @@ def walked_to(score, id, time, low, high, start, k, got, to_score, to_id, at, bo
         out += np.uint64(time[row] >= start)
         row += np.uint64(1)
     return min(np.int64(out), k), np.int64(row)
-
-
-@bare
-def sent(stage_score, stage_id, size, to_score, to_id, at):
-    """Write answers that were put together elsewhere to where they go, past the caches, as far as they fill lines.
-
-    `at` is where a line begins. What does not fill one moves to the front. Returns how many rows were written.
-    """
-    whole = np.uint64(size) & ~np.uint64(LANES - 1)
-    row, line = np.uint64(0), np.uint64(at)
-    while row < whole:
-        stream(stage_score, row, to_score, line + row)
-        row += np.uint64(LANES)
-    row = np.uint64(0)
-    while row < whole:  # one column after the other: their lines would wait for each other
-        stream(stage_id, row, to_id, line + row)
-        row += np.uint64(LANES)
-    rest = np.int64(whole)
-    moved(stage_score, stage_id, rest, size - rest, stage_score, stage_id, 0)
-    return rest
-
-
-@bare
-def moved(score, id, low, size, to_score, to_id, at):
-    """Copy `size` rows of answers from `low` on to `at`."""
-    for i in range(size):
-        to_score[at + i], to_id[at + i] = score[low + i], id[low + i]

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from skyband.kernels._jit import bare, inlined, kernel
-from skyband.kernels.pack import LANES, bits, differ, pack, within
+from skyband.kernels._jit import inline, inplace, kernel
 from skyband.kernels.shared.room import KINDS, copied
+from skyband.kernels.simd import LANES, compress, mask_ge, mask_le, popcount
 
 CHUNK = 16  # rows that are looked at together
 _SAMPLE = 1024
 _DROP = np.int32(255)  # in place of its kind: the row goes
 
 
-@inlined
+@inline
 def reaching(score, size, bar):
     """How many of the ranked scores reach a bar. O(log rows)."""
     above, over = 0, size
@@ -48,7 +48,7 @@ def parted(band, size, bar, low, young, spare):
     return above, moved + young
 
 
-@inlined
+@inline
 def taken_over(rows, row, to, at):
     """Copy one row."""
     to[0][at], to[1][at], to[2][at], to[3][at] = rows[0][row], rows[1][row], rows[2][row], rows[3][row]
@@ -72,18 +72,18 @@ def bordered(score, size, edges):
         edges[KINDS + part] = edges[part * LANES + LANES - 1]
 
 
-@bare
+@inplace
 def sorted_in(score, low, high, edges, kind):
     """Find the kind of each score from `low` to `high`: how many edges are not above it."""
     for i in range(low, high):
         s, part = score[np.uint64(i)], np.uint64(0)
         for lane in range(KINDS // LANES // LANES):
-            part += bits(within(edges, np.uint64(KINDS + lane * LANES), s))
+            part += popcount(mask_le(edges, np.uint64(KINDS + lane * LANES), s))
         part *= np.uint64(LANES)
-        kind[np.uint64(i)] = part + bits(within(edges, part, s))
+        kind[np.uint64(i)] = part + popcount(mask_le(edges, part, s))
 
 
-@inlined
+@inline
 def lifted(tally, floor, better, need):
     """Raise the least kind that stays as long as there are enough rows of a better one; how many there are then."""
     while floor < KINDS and better >= need:
@@ -92,7 +92,7 @@ def lifted(tally, floor, better, need):
     return floor, better
 
 
-@bare
+@inplace
 def thinned(score, time, id, pane, size, kind, views, end, k, now, count, needs, tally):
     """Let go of unranked rows that no view can want; how many stay.
 
@@ -138,14 +138,15 @@ def thinned(score, time, id, pane, size, kind, views, end, k, now, count, needs,
             kind[row] = kind[row] if kind[row] >= least else _DROP
         last = low
     row, stop, out = np.uint64(begin), np.uint64(size), np.uint64(0)
+    every = np.uint64((1 << LANES) - 1)
     while row + np.uint64(LANES) <= stop:
-        mask = differ(kind, row, _DROP)
-        pack(mask, score, row, score, out)
-        pack(mask, time, row, time, out)
-        pack(mask, id, row, id, out)
-        pack(mask, pane, row, pane, out)
-        pack(mask, kind, row, kind, out)
-        out += bits(mask)
+        mask = mask_ge(kind, row, _DROP) ^ every
+        compress(mask, score, row, score, out)
+        compress(mask, time, row, time, out)
+        compress(mask, id, row, id, out)
+        compress(mask, pane, row, pane, out)
+        compress(mask, kind, row, kind, out)
+        out += popcount(mask)
         row += np.uint64(LANES)
     while row < stop:
         stays = np.uint64(kind[row] != _DROP)
