@@ -29,6 +29,8 @@ import skyband as sb
 FEATURES = {
     "sb.spark.top_k(query)": "spark",
     "sb.spark.latest(query, 'sqlite:///x.db')": "spark",
+    "sb.spark.upsert_sink(query, 'sqlite:///x.db')": "spark",
+    "import skyband.spark.sink": "sql",
     "sb.spark.view(None, 1, 'x')": "spark",
     "sb.spark.register(None)": "spark",
     "sb.spark.controlled(None, None)": "spark",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.spark.sink import Latest
+from skyband.spark.sink import UpsertTable
 from skyband.tables import Redis, remote, sql_schema
 
 QUERY = sb.TopK(k=1, by="x", window=sb.Tumbling("1 minute"), time="ts", unit="s")
@@ -58,7 +58,7 @@ def test_a_sink_tries_again_while_its_database_is_busy(tmp_path, monkeypatch):
     pauses = []
     monkeypatch.setattr("skyband.spark.sink.time.sleep", pauses.append)
     answers = pa.table({"window_start": [0], "window_end": [60], "rank": [1], "score": [5.0], "x": [5.0]})
-    sink = Latest(QUERY, f"sqlite:///{tmp_path}/leaders.db?timeout=0.05")
+    sink = UpsertTable(QUERY, f"sqlite:///{tmp_path}/leaders.db?timeout=0.05")
     assert sink.write("s", 0, answers)
     with contextlib.closing(sqlite3.connect(tmp_path / "leaders.db", isolation_level=None)) as busy:
         busy.execute("BEGIN EXCLUSIVE")

@@ -164,13 +164,13 @@ def test_a_password_is_in_no_error_of_a_sink_or_a_source():
     pytest.importorskip("pyspark")
     from pyspark.sql.types import DoubleType, StructField, StructType, TimestampType
 
-    from skyband.spark.sink import Latest
+    from skyband.spark.sink import UpsertTable
     from skyband.spark.source.redis import RedisReader
 
     query = sb.TopK(k=1, by="x", window=sb.Tumbling("1 minute"), time="ts")
     answers = pa.table({"window_end": [1], "rank": [1], "score": [1.0]})
     at = f"app:{PASSWORD}@127.0.0.1:{_closed_port()}"
-    assert PASSWORD not in _said(lambda: Latest(query, f"postgresql+psycopg://{at}/shop").write("s", 0, answers))
+    assert PASSWORD not in _said(lambda: UpsertTable(query, f"postgresql+psycopg://{at}/shop").write("s", 0, answers))
     schema = StructType([StructField("ts", TimestampType()), StructField("x", DoubleType())])
     reader = RedisReader({"url": f"redis://{at}", "stream": "s", "idle": "1 s", "time": "ts"}, schema)
     with pytest.raises(Exception, match=r"127\.0\.0\.1|refused|connect") as caught:

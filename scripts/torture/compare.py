@@ -97,7 +97,7 @@ class Parquet:
 
 
 class Listed:
-    """The rows of a table of `sb.spark.latest`."""
+    """The rows of a table of `sb.spark.upsert_sink`."""
 
     def __init__(self, url: str, table: str) -> None:
         self.url, self.table = url, table

@@ -11,7 +11,7 @@ from test_top_k import QUERIES, asked, cut, trades
 
 import skyband as sb
 from servers import postgres_server
-from skyband.spark.sink import Latest
+from skyband.spark.sink import UpsertTable
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_the_table_has_the_newest_list_of_each_group(url, emit):
     query = asked(**QUERIES["per group"], emit=emit, ranks=emit == "changes")
     plain = asked(**QUERIES["per group"])
     batches = cut(trades(400, seed=3), 5, seed=2)
-    sink = Latest(query, url)
+    sink = UpsertTable(query, url)
     seen = []
     for number, said in enumerate(sb.stream(query, iter(batches))):
         assert sink.write("one", number, said)
@@ -75,7 +75,7 @@ def test_a_group_whose_window_is_empty_leaves_with_changes(url):
     one = trades(30, seed=1, span=50)
     later = one.set_column(0, "ts", pa.array([t.as_py().replace(year=2030) for t in one["ts"]], one["ts"].type))
     later = later.set_column(3, "symbol", pa.array(["other"] * 30))
-    sink = Latest(query, url)
+    sink = UpsertTable(query, url)
     for number, said in enumerate(sb.stream(query, iter([one, later, later.slice(0, 0)]), late="0 seconds")):
         sink.write("one", number, said)
     assert {row[0] for row in stored(url)} == {"other"}
@@ -84,9 +84,13 @@ def test_a_group_whose_window_is_empty_leaves_with_changes(url):
 @pytest.mark.parametrize("url", ["nosuch://x", "no address", "postgresql+nodriver://user:secret@host/x", None])
 def test_an_address_that_opens_no_database_is_told_at_once(url):
     query = sb.TopK(k=3, by="price", window=sb.Tumbling("1 minute"), time="ts")
-    with pytest.raises(sb.SinkError, match=r"url=.* opens no database, .*: write one that SQLAlchemy knows") as told:
-        sb.spark.latest(query, url)
+    with pytest.raises(sb.SinkError, match=r"url=.* must be an address that SQLAlchemy knows") as told:
+        sb.spark.upsert_sink(query, url)
     assert "secret" not in str(told.value)
+
+
+def test_latest_is_the_same_sink():
+    assert sb.spark.latest is sb.spark.upsert_sink
 
 
 def test_a_table_that_does_not_fit_is_refused(url):
@@ -94,9 +98,9 @@ def test_a_table_that_does_not_fit_is_refused(url):
     with opened(url).begin() as connection:
         connection.execute(sa.text("CREATE TABLE leaders (symbol text)"))
     with pytest.raises(sb.SinkError, match="has no column window_start"):
-        Latest(query, url).write("one", 0, sb.run(query, trades(50, seed=1)))
-    with pytest.raises(sb.QueryError, match="keeps lists"):
-        sb.spark.latest(asked(**QUERIES["arrivals"]), url)
+        UpsertTable(query, url).write("one", 0, sb.run(query, trades(50, seed=1)))
+    with pytest.raises(sb.QueryError, match=r"query must be .* emit"):
+        sb.spark.upsert_sink(asked(**QUERIES["arrivals"]), url)
 
 
 @pytest.mark.spark
@@ -106,7 +110,7 @@ def test_a_stream_writes_each_batch_once(spark, tmp_path):
     batches = cut(trades(300, seed=5), 3, seed=1)
     write_batches(tmp_path / "in", batches)
     step = sb.spark.top_k(query)
-    answers(spark, tmp_path / "in", step, watermark="0 seconds", out=sb.spark.latest(query, url))
+    answers(spark, tmp_path / "in", step, watermark="0 seconds", out=sb.spark.upsert_sink(query, url))
     first = stored(url)
     assert first
     assert len({row[0] for row in first}) == 3
@@ -125,14 +129,14 @@ def test_a_named_stream_with_a_new_checkpoint_starts_over(spark, tmp_path, emit,
     url = f"sqlite:///{tmp_path}/leaders.db"
     query = asked(**QUERIES["per group"], emit=emit)
     old, new = (cut(trades(300, seed=seed), 3, seed=1) for seed in (5, 6))
-    step, sink = sb.spark.top_k(query), sb.spark.latest(query, url, name="leaders")
+    step, sink = sb.spark.top_k(query), sb.spark.upsert_sink(query, url, name="leaders")
     for name, batches in (("old", old[:consumed]), ("new", new)):
         folder = tmp_path / name
         write_batches(folder, batches)
         answers(spark, folder, step, watermark="0 seconds", checkpoint=tmp_path / f"{name} checkpoint", out=sink)
     write_batches(tmp_path / "alone", new)
     alone = f"sqlite:///{tmp_path}/alone.db"
-    answers(spark, tmp_path / "alone", step, watermark="0 seconds", out=sb.spark.latest(query, alone))
+    answers(spark, tmp_path / "alone", step, watermark="0 seconds", out=sb.spark.upsert_sink(query, alone))
     assert len({row[0] for row in stored(url)}) == 3
     assert stored(url) == stored(alone)
 
@@ -144,12 +148,12 @@ def test_a_batch_of_an_older_table_of_batches_is_not_written_twice(url):
         connection.execute(sa.text("CREATE TABLE skyband_batches (stream VARCHAR(200) PRIMARY KEY, batch BIGINT)"))
         connection.execute(sa.text("INSERT INTO skyband_batches VALUES ('one', 7)"))
     said = sb.run(query, trades(100, seed=1))
-    assert not Latest(query, url).write("one", 7, said, "a")
-    assert Latest(query, url).write("one", 8, said, "a")
-    assert not Latest(query, url).write("one", 8, said, "a")
-    assert not Latest(query, url).write("one", 5, said, "a"), "the checkpoint was restored from a copy"
-    assert Latest(query, url).write("one", 0, said, "b"), "another checkpoint"
-    assert Latest(query, url).write("one", 1, said, "b")
+    assert not UpsertTable(query, url).write("one", 7, said, "a")
+    assert UpsertTable(query, url).write("one", 8, said, "a")
+    assert not UpsertTable(query, url).write("one", 8, said, "a")
+    assert not UpsertTable(query, url).write("one", 5, said, "a"), "the checkpoint was restored from a copy"
+    assert UpsertTable(query, url).write("one", 0, said, "b"), "another checkpoint"
+    assert UpsertTable(query, url).write("one", 1, said, "b")
 
 
 def test_a_stream_may_write_into_several_tables(url):
@@ -157,7 +161,7 @@ def test_a_stream_may_write_into_several_tables(url):
     said = sb.run(query, trades(100, seed=1))
     for number in (0, 1):
         for table in ("leaders", "others"):
-            sink = Latest(query, url, table)
+            sink = UpsertTable(query, url, table)
             assert sink.write("one", number, said, "a")
             assert not sink.write("one", number, said, "a")
     with opened(url).connect() as connection:
@@ -169,13 +173,13 @@ def test_a_stream_may_write_into_several_tables(url):
 def test_changes_build_on_an_empty_table(url):
     query = asked(**QUERIES["per group"], emit="changes")
     said = sb.run(query, trades(100, seed=1))
-    assert Latest(query, url).write("one", 0, said, "a")
+    assert UpsertTable(query, url).write("one", 0, said, "a")
     with pytest.raises(sb.SinkError, match=r"table='leaders' must be empty"):
-        Latest(query, url).write("two", 0, said, "b")
+        UpsertTable(query, url).write("two", 0, said, "b")
     before = stored(url)
     for stream, checkpoint in (("one", "b"), ("two", "b")):
         with pytest.raises(sb.SinkError, match="from batch 0 on, got batch 5"):
-            Latest(query, url).write(stream, 5, said, checkpoint)
+            UpsertTable(query, url).write(stream, 5, said, checkpoint)
     assert stored(url) == before
 
 
@@ -208,7 +212,7 @@ def test_every_group_has_a_list_of_its_own(request, tmp_path, database, emit, ki
         }
     )
     query = sb.TopK(k=2, by="x", window=sb.Sliding("4 minutes", "1 minute"), time="ts", per="per", emit=emit)
-    sink = Latest(query, url)
+    sink = UpsertTable(query, url)
     for number, said in enumerate(sb.stream(query, [rows.slice(0, 5), rows.slice(5)])):
         sink.write("one", number, said)
     with opened(url).connect() as connection:
@@ -225,7 +229,7 @@ def test_every_group_has_a_list_of_its_own(request, tmp_path, database, emit, ki
 def test_totals_of_all_time_are_kept_too(url, emit):
     query = sb.TopK(k=2, of="id", by="sum(price)", per="symbol", emit=emit)
     batches = cut(trades(200, seed=4), 4, seed=1)
-    sink = Latest(query, url)
+    sink = UpsertTable(query, url)
     for number, said in enumerate(sb.stream(query, iter(batches))):
         sink.write("one", number, said)
     whole = sb.run(query, pa.concat_tables(batches))

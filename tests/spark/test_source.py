@@ -33,12 +33,12 @@ def boards(table):
 
 
 def test_records_become_columns_whatever_is_in_them():
-    from skyband.spark.source.records import columns
+    from skyband.spark.source.reader import to_batch
 
     schema = pa.schema(
         [("t", pa.timestamp("us", "UTC")), ("x", pa.float64()), ("n", pa.int64()), ("l", pa.list_(pa.int64()))]
     )
-    batch = columns(
+    batch = to_batch(
         [
             {"t": b"2026-01-01T00:00:00Z", "x": b"1.5", "n": b"9007199254740993", "l": b"[1, 2]"},
             {"t": "1767225600", "x": "no number", "n": "1.5", "l": "nothing"},
@@ -146,9 +146,9 @@ def test_offsets_of_a_redis_stream_are_kept_to_and_can_be_read_again(redis):
     reader.stop()
     for options, said in (
         ({}, "needs the option 'stream'"),
-        ({"stream": "x", "maxRowsPerTrigger": "no"}, "no whole number"),
-        ({"stream": "x", "idle": "5 seconds"}, "must know it"),
-        ({"stream": "x", "idle": "5 seconds", "time": "watt"}, "no timestamp column"),
+        ({"stream": "x", "maxRowsPerTrigger": "no"}, "maxrowspertrigger must be .* got 'no'"),
+        ({"stream": "x", "idle": "5 seconds"}, "idle needs"),
+        ({"stream": "x", "idle": "5 seconds", "time": "watt"}, "time must name a timestamp column .* got 'watt'"),
     ):
         with pytest.raises(sb.SkybandError, match=said):
             RedisReader(options, spark_schema())

@@ -161,11 +161,11 @@ def started(job: Job, df: DataFrame) -> StreamingQuery:
     if sink.kind == "console":  # the screen is ours
         return writer.format("noop").start()
     if sink.kind == "latest":
-        from skyband.spark import latest
+        from skyband.spark import upsert_sink
 
         assert sink.url is not None
         assert sink.table is not None
-        return writer.foreachBatch(latest(job.queries[0], sink.url.get(), sink.table)).start()
+        return writer.foreachBatch(upsert_sink(job.queries[0], sink.url.get(), sink.table)).start()
     if sink.kind == "kafka":
         known = {"kafka.bootstrap.servers": sink.url, "topic": sink.topic}
         named = {name: late.get() for name, late in known.items() if late is not None}

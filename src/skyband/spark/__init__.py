@@ -2,7 +2,7 @@
 
 `top_k(query)` is a function from DataFrame to DataFrame, for `df.transform(...)`, and so is `view(table, k, by)` for
 the changes of a table; `controlled(rows, control)` lets queries come and go; `register(spark)` brings sources of our
-own, `latest(query, url)` a sink.
+own, `upsert_sink(query, url)` a sink.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ from skyband.errors import MissingLibraryError
 if TYPE_CHECKING:
     from skyband.spark.control import controlled
     from skyband.spark.pipeline import top_k
-    from skyband.spark.sink import latest
+    from skyband.spark.sink import latest, upsert_sink
     from skyband.spark.source import register
     from skyband.spark.watched import view
 
-__all__ = ["controlled", "latest", "register", "top_k", "view"]
-_HOME = {"controlled": "control", "latest": "sink", "register": "source", "top_k": "pipeline", "view": "watched"}
+__all__ = ["controlled", "latest", "register", "top_k", "upsert_sink", "view"]
+_HOME = {
+    "controlled": "control",
+    "latest": "sink",
+    "register": "source",
+    "top_k": "pipeline",
+    "upsert_sink": "sink",
+    "view": "watched",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Streaming sources of our own, for `spark.readStream.format(...)`: Redis Streams and MQTT.
+"""Streaming sources for `spark.readStream.format(...)`: Redis Streams and MQTT.
 
-Both take `idle="30 seconds"`: after so long without a row, time goes on with the clock, so that the last
-windows of a stream that has fallen silent close. It does so by rows that have a time and nothing else; they
-count as rows without a score.
+Both take `idle="30 seconds"`: after that long without a row, event time advances with the clock, so that the last
+windows of a silent stream close. This is done by rows that have a time and NULL elsewhere; they count as rows without a
+score.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the formats `redis-stream` and `mqtt` known to a session.
+    """Register the formats `redis-stream` and `mqtt` with a session.
 
     Examples
     --------
