@@ -10,6 +10,7 @@ from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.validation import checked, held, progressed, ranked, real, require
 from skyband.errors import SnapshotError
 from skyband.kernels import arrival as kernels
+from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.arrival import (
     DONE,
     FINISHED,
@@ -25,7 +26,6 @@ from skyband.kernels.arrival import (
     Rows,
     Shape,
 )
-from skyband.kernels.pages import Page
 from skyband.kernels.ranked import (
     ADDITIONAL,
     BAR,
@@ -162,10 +162,11 @@ class Steps:
         pages, why = [], kernels.PAGE
         while why != FINISHED:
             state[[LISTS, OUT]] = 0
-            page = _room(max(shape.most, min(_PAGE, 4 * len(arrivals.id) + 64)))
+            room = max(shape.most, min(_PAGE, 4 * len(arrivals.id) + 64))
+            page = AnswerBuffer.allocate(room, room, "end", "rank")
             while (why := kernels.advance(rows, end, shape, self.band, self.screen, page, state)) == ROOM:
                 self.band, self.screen = (_grown(ranked, int(state[NEED])) for ranked in (self.band, self.screen))
-            pages.append(_written(page, int(state[LISTS]), int(state[OUT])))
+            pages.append(page.written(int(state[LISTS]), int(state[OUT])))
         state[SEEN] += len(rows.id)
         if self._filtered:
             kept = slice(int(state[TAIL]), None)
@@ -319,31 +320,8 @@ def _grown(ranked: Ranked, need: int) -> Ranked:
     return Ranked(score, time, id, mark, np.empty(min(int(num[K]), room), np.int64), num, ranked.real)
 
 
-def _room(rows: int) -> Page:
-    numbers = [np.empty(rows, np.int64) for _ in range(4)]
-    return Page(numbers[0], numbers[1], np.zeros(rows + 1, np.int64), numbers[2], np.empty(rows), numbers[3])
-
-
-def _written(page: Page, lists: int, rows: int) -> Page:
-    if 4 * rows < len(page.id):  # else a copy would cost more than the room it frees
-        page = Page(*(c[: max(lists + 1, rows)].copy() for c in page))
-    return Page(
-        page.step[:lists],
-        page.end[:lists],
-        page.first[: lists + 1],
-        page.id[:rows],
-        page.score[:rows],
-        page.rank[:rows],
-    )
-
-
-def _answers(pages: list[Page], *, once: bool) -> Answers:
-    """All pages as one."""
-    if len(pages) == 1:
-        step, end, first, id, score, rank = pages[0]
-    else:
-        step, end, id, score, rank = (np.concatenate([p[at] for p in pages]) for at in (0, 1, 3, 4, 5))
-        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in pages]))])
+def _answers(pages: list[AnswerBuffer], *, once: bool) -> Answers:
+    step, end, _, _, first, id, score, rank = concatenate(pages)
     return Answers(step, end, np.zeros(len(step), np.int32), first, id, score, rank if once else None)
 
 

@@ -6,10 +6,12 @@ the groups at hand are written behind all others, and gaps are closed only once 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SPARE = 1024  # rows that there is room for in any case
 _FLAGS = 64  # groups a row of a batch: up to so many, marking those of the rows is cheaper than sorting these

@@ -10,12 +10,13 @@ from skyband.engines import slide_engine as _rounds
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.kernels import mintopk as kernels
 from skyband.kernels.mintopk import FULL, FULL_END, HEAD, NUMBERS, Nodes, Runs
-from skyband.kernels.slide import COUNT, FREE, OLDEST, PEAK, Lists
+from skyband.kernels.slide import COUNT, FREE, OLDEST, PEAK
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.kernels.answers import AnswerBuffer
     from skyband.query import TopK
 
 
@@ -67,7 +68,7 @@ class MinTopk:
         clock, end = self._clock, int(np.asarray(upto).item())
         shape = (clock.size, clock.slide, clock.origin)
 
-        def take(lists: Lists) -> int:
+        def take(lists: AnswerBuffer) -> int:
             return int(
                 kernels.advance(
                     *arrivals[:3],

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skyband.engines.grid_cells import SAMPLE, check, cut, slices_for
-from skyband.engines.grid_pages import bound, page_of, written
+from skyband.engines.grid_pages import COLUMNS, bound
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.targets import KINDS, RULES, Targets
 from skyband.engines.validation import checked, held, progressed, real, require
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import nearest as kernels
+from skyband.kernels.answers import AnswerBuffer
 from skyband.kernels.cells import Store, Work, file
 from skyband.kernels.grid import Aims, cells_of, watch
 from skyband.kernels.lists import Lists
@@ -48,12 +48,13 @@ from skyband.kernels.watching import (
     STATE,
     WIDES,
     Index,
-    Page,
     Rows,
 )
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skyband.query import Window
 
 _TELLS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
@@ -200,7 +201,7 @@ class Many:
         A point with a NaN is a step without an object. The lists that come back have the query as their group.
         """
         rows = Rows(*(np.require(c, requirements=["C", "W"]) for c in (point, time, id)))
-        pages: list[Page] = []
+        pages: list[AnswerBuffer] = []
         taken = 0
         while True:
             self._learn(rows.point[taken:])
@@ -213,14 +214,14 @@ class Many:
                 break
         return bound(pages, whole=self._shape.tells != ONCE)
 
-    def _run(self, rows: Rows, upto: int, pages: list[Page]) -> None:
+    def _run(self, rows: Rows, upto: int, pages: list[AnswerBuffer]) -> None:
         state, total = self._state, int(self.targets.k.sum())
         state[ROW] = 0
         why = PAGE
         while why != FINISHED:
             if why == PAGE:
                 room = max(2 * total, min(_PAGE, 4 * len(rows.id) + 64) + total)
-                page = page_of(room, room + len(self.targets.k))
+                page = AnswerBuffer.allocate(room + len(self.targets.k), room, *COLUMNS)
                 state[[LISTS, OUT]] = 0
             elif why == STORE:
                 self._grow()
@@ -229,7 +230,7 @@ class Many:
             parts = self._aims, self._grid, self._index, self._store, self._lists, self._marks, self._work
             why = kernels.advance(rows, upto, self._shape, *parts, page, state)
             if why in (PAGE, FINISHED):
-                pages.append(written(page, int(state[LISTS]), int(state[OUT])))
+                pages.append(page.written(int(state[LISTS]), int(state[OUT])))
         state[SEEN] += len(rows.id)
 
     def candidates(self) -> Objects:

@@ -10,12 +10,13 @@ from skyband.engines import slide_engine as _rounds
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.kernels import pretopk as kernels
 from skyband.kernels.pretopk import Nodes
-from skyband.kernels.slide import FREE, PEAK, STATE, Lists
+from skyband.kernels.slide import FREE, PEAK, STATE
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.kernels.answers import AnswerBuffer
     from skyband.query import TopK
 
 
@@ -63,7 +64,7 @@ class PreTopk:
         clock, end = self._clock, int(np.asarray(upto).item())
         shape = (clock.size, clock.slide, clock.origin)
 
-        def take(lists: Lists) -> int:
+        def take(lists: AnswerBuffer) -> int:
             return int(
                 kernels.advance(
                     *arrivals[:3],

@@ -13,12 +13,13 @@ from skyband.engines.recompute import best
 from skyband.errors import QueryError
 from skyband.kernels import sap as kernels
 from skyband.kernels.sap import BUILDS, BUILT, FIRST, MADE, NUMBERS, PARTS, SLOTS, TAKEN, Parts, Rule
-from skyband.kernels.slide import COUNT, OLDEST, PEAK, Lists
+from skyband.kernels.slide import COUNT, OLDEST, PEAK
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.kernels.answers import AnswerBuffer
     from skyband.query import TopK
 
 _EQUAL, _LEAST, _MOST = 10, 30, 4  # partitions of equal length; most and fewest of those whose length follows the rows
@@ -79,7 +80,7 @@ class SAP:
         self._append(arrivals)
         score, time, id = (column[: self._high] for column in self._rows[:3])
 
-        def take(lists: Lists) -> int:
+        def take(lists: AnswerBuffer) -> int:
             parts, front, state = self._parts, self._front, self._state
             return int(kernels.advance(score, time, id, end, self._k, shape, self._rule, parts, front, lists, state))
 

@@ -9,6 +9,7 @@ import numpy as np
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.validation import FAR, checked, held, objects, require
 from skyband.errors import QueryError, SnapshotError
+from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.slide import (
     COUNT,
     FREE,
@@ -21,7 +22,6 @@ from skyband.kernels.slide import (
     PEAK,
     ROW,
     SPOKE,
-    Lists,
 )
 
 if TYPE_CHECKING:
@@ -60,32 +60,25 @@ def ring(clock: WindowAssigner) -> int:
 
 
 def answers(
-    take: Callable[[Lists], int], grow: Callable[[], None], state: np.ndarray, clock: WindowAssigner, k: int, upto: int
+    take: Callable[[AnswerBuffer], int],
+    grow: Callable[[], None],
+    state: np.ndarray,
+    clock: WindowAssigner,
+    k: int,
+    upto: int,
 ) -> Answers:
     """What `take` gives out, called again with more nodes or more room until it is done."""
     state[ROW] = 0
-    rounds: list[Lists] = []
+    rounds: list[AnswerBuffer] = []
     why = NO_ROOM
     while why == NO_ROOM:
         windows = min(max(int(clock.first(upto)) - int(state[OLDEST]), 0) + 1, _ROUND // k + 1)
-        rows = windows * k
         state[[LISTS, OUT]] = 0
-        lists = Lists(
-            np.empty(windows, np.int64),
-            np.zeros(windows + 1, np.int64),
-            np.empty(rows, np.int64),
-            np.empty(rows, np.float64),
-        )
+        lists = AnswerBuffer.allocate(windows, windows * k)
         while (why := take(lists)) == NO_NODE:
             grow()
-        n, used = int(state[LISTS]), int(state[OUT])
-        found = Lists(lists.step[:n], lists.first[: n + 1], lists.id[:used], lists.score[:used])
-        # lists that are much shorter than k must not hold on to room for k rows each
-        rounds.append(Lists(*(column.copy() for column in found)) if 4 * used < rows else found)
-    step, first, id, score = rounds[0]
-    if len(rounds) > 1:
-        step, id, score = (np.concatenate([r[at] for r in rounds]) for at in (0, 2, 3))
-        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(r.first) for r in rounds]))])
+        rounds.append(lists.written(int(state[LISTS]), int(state[OUT])))
+    step, _, _, _, first, id, score, _ = concatenate(rounds)
     return Answers(step, clock.end(step), np.zeros(len(step), np.int32), first, id, score)
 
 

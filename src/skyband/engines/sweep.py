@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,12 +10,14 @@ from skyband.engines.columns import fixed
 from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.engines.validation import WINDOWS, banded, checked, held, objects, require
+from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.order import by_group
-from skyband.kernels.pages import Sheet
 from skyband.kernels.sweep import NEVER, Marks, Rows, Shape, settled, sweep
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skyband.query import TopK
 
 _MOST = 1 << 24  # rows of answers written before the kernel comes up for air
@@ -61,7 +62,7 @@ class Sweep:
         self._shape = Shape(query.k, clock.size, clock.slide, clock.origin)
         self.peak = 0
         self._upto = NEVER
-        self._last_page: Sheet | None = None
+        self._last_page: AnswerBuffer | None = None
         self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         if resume is None:
             none = np.empty(0, np.int64)
@@ -128,26 +129,24 @@ class Sweep:
         others = len(self._bands) - len(bands.id)
         rows = self._by_group(arrivals, groups)
         lists, room = self._rooms(bands, rows, groups, closing)
-        pages: list[Sheet] = []
+        pages: list[AnswerBuffer] = []
         more = True
         while more:
             page = self._page(lists, room, fresh=groups == 1 or len(pages) > 0)
             bands, listed, size, most, more = sweep(bands, marks, rows, goal, self._shape, page)
             self.peak = max(self.peak, int(most) + others)
-            pages.append(Sheet(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
+            pages.append(page.written(int(listed), int(size)))
         return bands, _bound(pages, groups)
 
-    def _page(self, lists: int, room: int, *, fresh: bool) -> Sheet:
+    def _page(self, lists: int, room: int, *, fresh: bool) -> AnswerBuffer:
         """Room for answers. NumPy's own memory comes in large pages, which halves the cost of long answers.
 
         New memory is dear. Answers of several groups are put in order, and so copied: their page serves again.
         """
         old = self._last_page
-        if not fresh and old is not None and len(old.id) >= room and old.lists.shape[1] >= lists:
-            old.first[0] = 0
+        if not fresh and old is not None and len(old.id) >= room and len(old.step) >= lists:
             return old
-        columns = np.empty((3, lists), np.int64), np.zeros(lists + 1, np.int64), np.empty(room, np.int64)
-        page = Sheet(*columns, np.empty(room))
+        page = AnswerBuffer.allocate(lists, room, "end", "group")
         if not fresh:
             self._last_page = page
         return page
@@ -229,17 +228,10 @@ def sweep_for(query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> En
     return Sweep(query, resume)
 
 
-def _bound(pages: list[Sheet], groups: int) -> Answers:
+def _bound(pages: list[AnswerBuffer], groups: int) -> Answers:
     """All pages as one, ordered by end, group and step."""
-    if len(pages) == 1:
-        lists, first, ids, score = pages[0]
-    else:
-        lists = np.concatenate([p.lists for p in pages], axis=1)
-        sizes = np.concatenate([np.diff(p.first) for p in pages])
-        first = np.concatenate([[0], np.cumsum(sizes)])
-        ids = np.concatenate([p.id for p in pages])
-        score = np.concatenate([p.score for p in pages])
-    answers = Answers(lists[0], lists[1], lists[2].astype(np.int32), first, ids, score)
+    step, end, group, _, first, ids, score, _ = concatenate(pages)
+    answers = Answers(step, end, group.astype(np.int32), first, ids, score)
     return answers if groups == 1 else ordered(answers)
 
 

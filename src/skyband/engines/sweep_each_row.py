@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,14 +11,16 @@ from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for
 from skyband.engines.protocol import Answers, Objects, Snapshot
 from skyband.engines.sweep import ordered
 from skyband.engines.validation import banded, checked, held, real, require
+from skyband.kernels.answers import AnswerBuffer
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
 from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Shape
 from skyband.kernels.order import by_group
-from skyband.kernels.pages import Page
 from skyband.kernels.sweep import NEVER, Rows
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skyband.query import TopK
 
 _MOST = 1 << 24  # rows of answers written before the kernel comes up for air
@@ -152,20 +153,14 @@ class SweepEachRow:
                 new[: min(len(old), len(new))] = old[: len(new)]
             page = longer
         self._room = max(_LEAST, 2 * written)
-        return bands, _bound(_written(page, listed, written), owners, once=shape.emit == ARRIVALS)
+        return bands, _bound(page.written(listed, int(written)), owners, once=shape.emit == ARRIVALS)
 
-    def _page(self, steps: int, room: int) -> Page:
+    def _page(self, steps: int, room: int) -> AnswerBuffer:
         """Room for answers. It is dear even if little is written to it, so there is seldom room for all that may be."""
-        lists = min(steps + 1, room)
-        step = np.empty(lists, np.int64)
-        return Page(
-            step,
-            step if self._shape.counts else np.empty(lists, np.int64),  # a column less, where they are the same
-            np.zeros(lists + 1, np.int64),
-            np.empty(room, np.int64),
-            np.empty(room),
-            np.empty(room if self._shape.emit == ARRIVALS else 0, np.int64),
-        )
+        counts, ranks = self._shape.counts, self._shape.emit == ARRIVALS
+        columns = [*(() if counts else ("end",)), *(("rank",) if ranks else ())]
+        page = AnswerBuffer.allocate(min(steps + 1, room), room, *columns)
+        return page._replace(end=page.step) if counts else page  # a column less, where they are the same
 
     def _by_group(self, rows: Objects, groups: int) -> Rows:
         """The rows group by group, in their order within each; in room that serves again."""
@@ -251,22 +246,12 @@ class SweepEachRow:
         }
 
 
-def _written(page: Page, lists: int, rows: int) -> Page:
-    """The part of a page that was written, in room of its own if it is small."""
-    step, end, first, *told = page
-    few = 4 * rows < len(page.id)
-    steps = step[:lists].copy() if few else step[:lists]
-    ends = steps if end is step else end[:lists].copy() if few else end[:lists]
-    rest = [first[: lists + 1], *(column[:rows] for column in told)]
-    return Page(steps, ends, *(column.copy() for column in rest)) if few else Page(steps, ends, *rest)
-
-
-def _bound(page: Page, owners: list[np.ndarray], *, once: bool) -> Answers:
+def _bound(page: AnswerBuffer, owners: list[np.ndarray], *, once: bool) -> Answers:
     """The page ordered by end, group and step; `owners` has the number of each group's lists, in the page's order."""
     groups = len(owners[0])
     if groups == 1:
         group = np.zeros(len(page.step), np.int32)
     else:
         group = np.repeat(np.tile(np.arange(groups, dtype=np.int32), len(owners)), np.concatenate(owners))
-    answers = Answers(page.step, page.end, group, *page[2:5], page.rank if once else None)
+    answers = Answers(page.step, page.end, group, page.first, page.id, page.score, page.rank if once else None)
     return answers if groups == 1 else ordered(answers)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from skyband.errors import QueryError, nearest
 from skyband.kernels.grid import CHEBYSHEV, EUCLIDEAN, MANHATTAN, SUM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 KINDS = {"sum": SUM, "euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}
 

@@ -6,12 +6,14 @@ refused with what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from skyband.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FAR = 1 << 62
 """No time, position or number of a saved state lies further from zero."""

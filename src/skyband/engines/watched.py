@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skyband.engines.arrival_engine import Steps
 from skyband.engines.grid_cells import SAMPLE, check, cut, slices_for
-from skyband.engines.grid_pages import bound, page_of, written
+from skyband.engines.grid_pages import COLUMNS, bound
 from skyband.engines.options import span as buffer_span
 from skyband.engines.protocol import Objects
 from skyband.engines.registry import ENGINES, build
@@ -18,6 +17,7 @@ from skyband.engines.validation import FAR as MOST
 from skyband.engines.validation import Column, checked, held, progressed, require, whole
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import watched as kernels
+from skyband.kernels.answers import AnswerBuffer
 from skyband.kernels.grid import Aims, cells_of, watch
 from skyband.kernels.ranked import (
     ADDITIONAL,
@@ -53,13 +53,14 @@ from skyband.kernels.watching import (
     STATE,
     WIDES,
     Index,
-    Page,
     Rows,
 )
 from skyband.query import TopK
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skyband.engines.protocol import Answers, Snapshot
     from skyband.query import Window
 
@@ -193,7 +194,7 @@ class Watched:
     def advance(self, point: np.ndarray, time: np.ndarray, id: np.ndarray, upto: int) -> Answers:
         """Take points in order of time and id, as `Many.advance` does."""
         rows = Rows(*(np.require(c, requirements=["C", "W"]) for c in (point, time, id)))
-        pages: list[Page] = []
+        pages: list[AnswerBuffer] = []
         taken = 0
         while True:
             self._learn(rows.point[taken:])
@@ -284,13 +285,13 @@ class Watched:
         heap = np.empty((len(num), int(num[:, K].max(initial=1))), np.int64)
         return Ranked(score, time, id, mark, heap, num, more)
 
-    def _run(self, rows: Rows, upto: int, pages: list[Page]) -> None:
+    def _run(self, rows: Rows, upto: int, pages: list[AnswerBuffer]) -> None:
         state, total = self._state, int(self.targets.k.sum())
         state[ROW], why = 0, PAGE
         while why != FINISHED:
             if why == PAGE:
                 room = max(2 * total, min(_ROWS, 4 * len(rows.id) + 64) + total)
-                page = page_of(room, room + len(self.targets.k))
+                page = AnswerBuffer.allocate(room + len(self.targets.k), room, *COLUMNS)
                 state[[LISTS, OUT]] = 0
             elif why == ROOM:
                 self._band, self._screen = (self._grown(one) for one in (self._band, self._screen))
@@ -301,7 +302,7 @@ class Watched:
             shared = self._aims, self._grid, self._index, self._buffer, self._band, self._screen, self._marks
             why = kernels.advance(rows, upto, self._shape, *shared, self._touched, page, state)
             if why in (PAGE, FINISHED):
-                pages.append(written(page, int(state[LISTS]), int(state[OUT])))
+                pages.append(page.written(int(state[LISTS]), int(state[OUT])))
         state[SEEN] += len(rows.id)
         state[ROW] = 0
 

@@ -70,7 +70,7 @@ def advance(rows, upto, shape, band, screen, page, state):
     k, size, span, counts, once, most = shape
     b_score, b_time, b_id, b_mark, b_heap, b_num, b_real = band
     f_score, f_time, f_id, f_mark, f_heap, f_num, f_real = screen
-    steps, ends, first, out_id, out_score, out_rank = page
+    steps, ends, _, _, first, out_id, out_score, out_rank = page
     row, tail, done, peak, listed, written = (
         state[ROW],
         state[TAIL],

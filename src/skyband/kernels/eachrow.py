@@ -65,7 +65,7 @@ def stepped(rows, stop, upto, shape, ranked, young, work, page, num, real):
     l_score, l_time, l_mark = ranked
     y_score, y_time, y_mark = young
     heap, picked, entered = work
-    steps, ends, first, out_id, out_score, out_rank = page
+    steps, ends, _, _, first, out_id, out_score, out_rank = page
     at, raw, head, sure, waits, base = num[AT], num[RAW], num[HEAD], num[SURE], num[YOUNG], num[BASE]
     oldest, done, shown, peak, listed, written = (
         num[OLDEST],

@@ -83,7 +83,7 @@ def advance(rows, upto, shape, aims, grid, index, store, lists, marks, work, pag
     l_score, l_number, l_beaten, l_size, l_k, l_fill, l_most, l_cut, l_whole = lists
     bar, threshold, reach, link, mark, spoke, chained = marks
     touched = work.touched
-    steps, ends, out_query, out_first, out_id, out_score, out_rank = page
+    steps, ends, _, out_query, out_first, out_id, out_score, out_rank = page
     queries, mask = len(l_k), len(s_next) - 1
     row, done, first, upcoming = state[ROW], state[DONE], state[FIRST], state[NEXT]
     listed, written, misses, wides = state[LISTS], state[OUT], state[MISSES], state[WIDES]

@@ -68,7 +68,7 @@ def relieved(rows, at, stop, upto, shape, ranked, head, sure, bar, page, listed,
     """
     score, time, _ = rows
     l_score, l_time, l_mark = ranked
-    step, _, first, out_id, out_score, out_rank = page  # where positions are counted, steps and ends are the same
+    step, _, _, _, first, out_id, out_score, out_rank = page  # where positions are counted, steps and ends are the same
     k, size, left, free, one = shape.k, shape.size, 0, True, np.uint64(1)
     most = min(sure - k, len(step) - listed, len(out_id) - written - shape.most)
     known = head  # times rise up to this place
@@ -110,7 +110,7 @@ def relieved_by_time(rows, at, stop, seen, shape, ranked, head, sure, bar, page,
     """The same for windows by time: a step is at the first row that comes after some have expired."""
     score, time, _ = rows
     l_score, l_time, l_mark = ranked
-    step, end, first, out_id, out_score, out_rank = page
+    step, end, _, _, first, out_id, out_score, out_rank = page
     k, size, left, known = shape.k, shape.size, 0, head
     while left < sure - k and listed < len(step) and written + shape.most <= len(out_id):
         here = head + left
@@ -154,7 +154,7 @@ def risen(rows, at, stop, seen, shape, ranked, page, listed, written):
     """
     score, time, id = rows
     l_score, l_time, l_mark = ranked
-    step, end, first, out_id, out_score, out_rank = page
+    step, end, _, _, first, out_id, out_score, out_rank = page
     low, line, out, one = np.uint64(at), np.uint64(listed), np.uint64(written), np.uint64(1)
     many = np.uint64(stop - at)
     if shape.counts:

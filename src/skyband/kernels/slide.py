@@ -1,9 +1,5 @@
 """What kernels driven by closing windows share: the numbers they keep, the lists they fill, their panes."""
 
-from typing import NamedTuple
-
-import numpy as np
-
 from skyband.kernels._jit import kernel
 
 # What a kernel leaves in `state` between two calls.
@@ -22,15 +18,6 @@ STATE = 9
 DONE = 0
 NO_NODE = 1
 NO_ROOM = 2
-
-
-class Lists(NamedTuple):
-    """Room for ranked lists; list `a` begins at `first[a]`."""
-
-    step: np.ndarray
-    first: np.ndarray
-    id: np.ndarray
-    score: np.ndarray
 
 
 @kernel

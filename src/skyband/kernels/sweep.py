@@ -140,7 +140,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
     fresh_score, fresh_time, fresh_id = fresh
     pick_score, pick_place = pick
     order, count = work
-    lists, first, out_id, out_score = page
+    out_step, out_end, out_group, _, first, out_id, out_score, _ = page
     at, head, size, young, base, most = now[AT], now[HEAD], now[SIZE], now[YOUNG], now[BASE], now[MOST]
     listed, written, end, cut, done, step = (
         now[LISTED],
@@ -185,7 +185,7 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
             else:
                 break
             most_rows = written + min(k, size - head + young + cut - at)
-            if (slide == 0 or end <= upto) and (listed == lists.shape[1] or most_rows > len(out_id)):
+            if (slide == 0 or end <= upto) and (listed == len(out_step) or most_rows > len(out_id)):
                 now[FULL] = 1  # undo: the next page begins with this window
                 if slide > 0:
                     done = end - slide
@@ -352,9 +352,9 @@ def closed(band, spare, fresh, pick, work, rows, g, upto, shape, page, now, best
         for i in range(got):
             out_id[written + i] = band_id[head + i]
         if got > 0 or shown:  # an empty list says that the window has become empty
-            lists[0, listed] = (start - origin) // slide if slide > 0 else step
-            lists[1, listed] = end
-            lists[2, listed] = g
+            out_step[listed] = (start - origin) // slide if slide > 0 else step
+            out_end[listed] = end
+            out_group[listed] = g
             listed += 1
             written += got
             first[listed] = written

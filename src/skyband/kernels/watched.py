@@ -120,7 +120,7 @@ def advance(rows, upto, shape, aims, grid, index, buffer, band, screen, marks, t
     b_score, b_time, b_id, b_mark, b_heap, b_num, b_real = band
     f_score, f_time, f_id, f_mark, f_heap, f_num, f_real = screen
     bar, reach, lowest, due, mark = marks
-    steps, ends, out_query, first_of, out_id, out_score, out_rank = page
+    steps, ends, _, out_query, first_of, out_id, out_score, out_rank = page
     queries = len(bar)
     filtered = span > 0
     fills = filtered and f_num[0, KIND] != PROBABILISTIC

@@ -42,18 +42,6 @@ class Index(NamedTuple):
     is_wide: np.ndarray
 
 
-class Page(NamedTuple):
-    """Room for what is told."""
-
-    step: np.ndarray
-    end: np.ndarray
-    query: np.ndarray
-    first: np.ndarray
-    id: np.ndarray
-    score: np.ndarray
-    rank: np.ndarray
-
-
 @inline
 def next_step(row, done, time, upto, counts):
     """The moment of the next step, and whether there is none."""

@@ -11,7 +11,7 @@ from skyband.engines.columns import fixed
 from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.engines.validation import WINDOWS, banded, checked, held, parted, real, require, under
-from skyband.kernels.pages import Sheet
+from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.shared import STRIDE, Marks, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
 from skyband.workload.answers import Answers, ordered
@@ -161,12 +161,12 @@ class SharedSweep:
         lists, room = self._rooms(bands, rows, goal)
         scratch = self._scratch(bands, rows)
         while more:
-            page = _page(lists, room)
+            page = AnswerBuffer.allocate(lists, room, "end", "group", "query")
             bands, views, listed, size, most, more = shared(
                 bands, marks, rows, goal, self._records, views, page, scratch, _LAZY, _SHORT
             )
             self.peak = max(self.peak, int(most) + others)
-            pages.append(Sheet(page.lists[:, :listed], page.first[: listed + 1], page.id[:size], page.score[:size]))
+            pages.append(page.written(int(listed), int(size)))
         return bands, views, _bound(pages, groups)
 
     def _scratch(self, bands: Rows, rows: Rows) -> Any:
@@ -312,21 +312,8 @@ def _less(old: Records, new: Records, moved: np.ndarray) -> bool:
     return bool((new.k[moved[stays]] < old.k[stays]).any() or (new.high[moved[stays]] < old.high[stays]).any())
 
 
-def _page(lists: int, rows: int) -> Sheet:
-    """Room for so many lists and rows."""
-    first = np.empty(lists + 1, np.int64)
-    first[0] = 0
-    return Sheet(np.empty((4, lists), np.int64), first, np.empty(rows, np.int64), np.empty(rows))
-
-
-def _bound(pages: list[Sheet], groups: int) -> Answers:
+def _bound(pages: list[AnswerBuffer], groups: int) -> Answers:
     """All pages as one, ordered by end, query and group."""
-    lists, first, ids, score = pages[0]
-    if len(pages) > 1:
-        lists = np.concatenate([p.lists for p in pages], axis=1)
-        sizes = np.concatenate([np.diff(p.first) for p in pages])
-        first = np.concatenate([[0], np.cumsum(sizes)])
-        ids = np.concatenate([p.id for p in pages])
-        score = np.concatenate([p.score for p in pages])
-    answers = Answers(lists[0], lists[1], lists[2].astype(np.int32), first, ids, score, lists[3])
+    step, end, group, query, first, ids, score, _ = concatenate(pages)
+    answers = Answers(step, end, group.astype(np.int32), first, ids, score, query)
     return answers if groups == 1 else ordered(answers)

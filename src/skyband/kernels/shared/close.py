@@ -65,7 +65,7 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
     view_at, view_end, view_k, _, _, _, _, _ = sight
     ending, ends, starting, starts = matches
     leaves = len(ending) >> 1
-    lists, first, out_id, out_score = page
+    out_step, out_end, out_group, out_query, first, out_id, out_score, _ = page
     shown, since = marks.shown, marks.since
     at, size, young, warm, peak, dead = now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD]
     listed, written, done, last, dies, views = now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[SIGHT]
@@ -165,7 +165,7 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
             told &= untils[q] == 0 or max(start, 0) < since[untils[q], g]
         got = 0
         if told and total > 0:
-            if listed == lists.shape[1] or written + min(k, total) + STRIDE > len(out_id):
+            if listed == len(out_step) or written + min(k, total) + STRIDE > len(out_id):
                 now[FULL], now[NOW], done, last = 1, end, end, q
                 break
             shelf = 0
@@ -220,13 +220,13 @@ def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, mar
                 break
             lowest = min(lowest, floor)
         if told and (got > 0 or shown[number, g]):  # an empty list says that the window has become empty
-            if listed == lists.shape[1]:
+            if listed == len(out_step):
                 now[FULL], now[NOW], done, last = 1, end, end, q
                 break
-            lists[0, listed] = (start - origins[q]) // slides[q]
-            lists[1, listed] = end
-            lists[2, listed] = g
-            lists[3, listed] = number
+            out_step[listed] = (start - origins[q]) // slides[q]
+            out_end[listed] = end
+            out_group[listed] = g
+            out_query[listed] = number
             listed += 1
             written += got
             first[listed] = written
