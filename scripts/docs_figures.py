@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import skyband as sb
-from skyband.engines import Objects, build
+from skyband.engines import Objects, QueryFamily, build
 
 HERE = Path(__file__).resolve().parent.parent / "docs" / "img"
 
@@ -91,7 +91,7 @@ def objects(first: int, last: int) -> Objects:
 
 def moments() -> list[tuple[str, list[tuple[int, int, int]], dict[int, int]]]:
     """The super-top-k list at three moments: marks (id, first, last window) and pointers {window: id}."""
-    engine: Any = build("mintopk", QUERY)
+    engine: Any = build("mintopk", QueryFamily.of(QUERY))
     told = []
     for caption, arrivals, until in (
         ("W0 is complete", objects(1, 16), 15.5),
@@ -201,7 +201,7 @@ def super_list() -> Drawing:
 
 def waiting() -> Drawing:
     """Sweep on the same stream: the ranked band, and what waits behind it."""
-    engine: Any = build("sweep", QUERY)
+    engine: Any = build("sweep", QueryFamily.of(QUERY))
     d = Drawing(720, 224, "What sweep keeps on the same stream: a ranked band, and rows that wait behind it")
     for at, (caption, arrivals, until) in enumerate(
         (
@@ -245,7 +245,7 @@ def measured() -> list[tuple[int, float]]:
     told = []
     for ratio in RATIOS:
         window = sb.Sliding(f"{SLIDE * ratio} ms", f"{SLIDE} ms")  # one row a millisecond
-        engine = build("sweep", sb.TopK(k=K, by="x", window=window, time="t"))
+        engine = build("sweep", QueryFamily.of(sb.TopK(k=K, by="x", window=window, time="t")))
         looks = max(8, 400 // ratio)
         sizes, at = [], 0
         for look in range(looks + 1):
@@ -336,7 +336,7 @@ def _plane(d: Drawing, rows: pa.Table, winners: set[tuple[Any, float]]) -> None:
     time = rows["ts"].to_numpy().astype("datetime64[us]").astype(np.int64)
     score = rows["price"].to_numpy() * rows["volume"].to_numpy()
     seen = np.flatnonzero(time < UNTIL)
-    engine = build("sweep", sb.TopK(**BOARD))
+    engine = build("sweep", QueryFamily.of(sb.TopK(**BOARD)))
     engine.advance(Objects(score[seen], time[seen], seen), UNTIL - 1)
     kept = set(engine.candidates().id.tolist())
     alive = seen[time[seen] >= UNTIL - SPAN]

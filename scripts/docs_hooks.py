@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skyband import ENGINES
 
 if TYPE_CHECKING:
-    from skyband.engines.registry import Entry
+    from skyband.engines.registry import EngineEntry
 
 MARKER = "<!-- engines -->"
 
@@ -19,7 +19,7 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-COLUMNS: dict[str, Callable[[Entry], str]] = {
+COLUMNS: dict[str, Callable[[EngineEntry], str]] = {
     "engine": lambda entry: f"`{entry.name}`",
     "exact": lambda entry: _yes(entry.traits.exact),
     "groups": lambda entry: _yes(entry.traits.groups),

@@ -91,3 +91,18 @@ def stretches(draw, most=60):
     for at, value in draw(st.lists(odd, max_size=3)):
         found[at] = value
     return found
+
+
+def point_family(kind, queries, window, emit="arrivals"):
+    """A family of points: queries (target, weights, k) by a metric, or by a weighted sum."""
+    from skyband.workload.family import families
+
+    found = []
+    for target, weight, k in queries:
+        names = [f"x{j}" for j in range(len(target))]
+        by = sb.weighted(dict(zip(names, weight, strict=True)))
+        if kind != "sum":
+            by = sb.distance(names, to=target, metric=kind, weights=weight)
+        found.append(sb.TopK(k=k, by=by, window=window, emit=emit, time=None if window.counts else "t"))
+    (family,) = families(found, few=0)
+    return family

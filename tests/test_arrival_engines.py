@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
-from skyband.engines import ENGINES, Objects, build
+from skyband.engines import ENGINES, Objects, QueryFamily, build
 from skyband.engines.candidate_limit import Limit, limit
 from strategies import count_query, cuts, streams, time_query
 
@@ -29,7 +29,7 @@ def numbered(score, low=0, high=None):
 
 def arrivals(engine, score, query, cuts=(), **options):
     """[(step, id, rank)] that an engine reports, given a stream in parts; and the engine."""
-    running = build(engine, query, options=options)
+    running = build(engine, QueryFamily.of(query), options=options)
     found = []
     bounds = [0, *cuts, len(score)]
     for low, high in zip(bounds, bounds[1:], strict=False):
@@ -60,7 +60,7 @@ class TestExact:
     def test_equal_to_the_oracle_at_every_step_with_any_buffer(self, engine, share, k, size, drawn):
         rows = [(s, i, i) for i, (s, _, _) in enumerate(drawn)]
         buffer = {"buffer": max(1, round(share * ((size + 1) // 2)))} if engine in FILTERED else {}
-        running = build(engine, count_query(k, size, 1), options=buffer)
+        running = build(engine, QueryFamily.of(count_query(k, size, 1)), options=buffer)
         assert every_list(running, rows, np.array([len(rows)])) == oracle.counting(rows, k, size, 1, len(rows))
 
     @every_filtered
@@ -68,7 +68,7 @@ class TestExact:
     @given(*small, streams(most=60))
     def test_the_same_for_windows_by_time(self, engine, share, k, size, rows):
         buffer = f"{max(1, round(share * ((size + 1) // 2)))} us"
-        running = build(engine, time_query(k, size, 0), options={"buffer": buffer})
+        running = build(engine, QueryFamily.of(time_query(k, size, 0)), options={"buffer": buffer})
         assert every_list(running, rows, 1 << 61) == oracle.after_every_row(rows, k, size)
 
     @every_exact
@@ -101,26 +101,28 @@ class TestExact:
         score = np.cumsum(np.random.default_rng(6).normal(size=3_000))
         query = count_query(5, 400, 1, emit="arrivals")
         whole, _ = arrivals(engine, score, query)
-        running = build(engine, query)
+        running = build(engine, QueryFamily.of(query))
         found = []
         for low in range(0, 3_000, 500):
             answers = running.advance(numbered(score, low, low + 500), np.array([low + 500]))
             step = np.repeat(answers.step, np.diff(answers.first)).tolist()
             found += zip(step, answers.id.tolist(), answers.rank.tolist(), strict=True)
-            running = build(engine, query, resume=running.snapshot())
+            running = build(engine, QueryFamily.of(query), resume=running.snapshot())
         assert found == whole
 
     def test_a_snapshot_of_other_options_is_refused(self):
         query = count_query(5, 400, 1)
-        saved = build("rapf", query, options={"buffer": 100}).snapshot()
+        saved = build("rapf", QueryFamily.of(query), options={"buffer": 100}).snapshot()
         with pytest.raises(sb.SnapshotError, match="other options"):
-            build("rapf", query, resume=saved, options={"buffer": 99})
+            build("rapf", QueryFamily.of(query), resume=saved, options={"buffer": 99})
 
     @given(*small, streams(times=st.just(0), most=60))
     def test_an_index_keeps_rows_from_the_filter_but_not_from_the_answers(self, k, size, drawn):
         rows = [(s, i, i) for i, (s, _, _) in enumerate(drawn)]
         for engine in ("sasf", "rarf"):
-            running = build(engine, count_query(k, size, 1), options={"cell": 1.5, "buffer": (size + 1) // 2})
+            running = build(
+                engine, QueryFamily.of(count_query(k, size, 1)), options={"cell": 1.5, "buffer": (size + 1) // 2}
+            )
             assert every_list(running, rows, np.array([len(rows)])) == oracle.counting(rows, k, size, 1, len(rows))
 
 
@@ -180,13 +182,13 @@ class TestThroughTheDoor:
 
     @every_filtered
     def test_a_buffer_beyond_half_the_window_is_refused(self, engine):
-        build(engine, count_query(2, 7, 1), options={"buffer": 4})
+        build(engine, QueryFamily.of(count_query(2, 7, 1)), options={"buffer": 4})
         with pytest.raises(sb.QueryError, match="write at most 4"):
-            build(engine, count_query(2, 7, 1), options={"buffer": 5})
-        build(engine, time_query(2, 8, 0), options={"buffer": "4 us"})
+            build(engine, QueryFamily.of(count_query(2, 7, 1)), options={"buffer": 5})
+        build(engine, QueryFamily.of(time_query(2, 8, 0)), options={"buffer": "4 us"})
         for wrong in ("5 us", "0 us", 4):
             with pytest.raises(sb.QueryError, match="write"):
-                build(engine, time_query(2, 8, 0), options={"buffer": wrong})
+                build(engine, QueryFamily.of(time_query(2, 8, 0)), options={"buffer": wrong})
 
     def test_explain_tells_what_an_approximate_engine_promises(self):
         told = str(sb.explain(sb.TopK(k=1, by="x", window=sb.Counting(100)), engine="probabilistic"))
@@ -232,9 +234,9 @@ class TestProbabilistic:
         score = np.random.default_rng(2).random(10_000)
         query = count_query(3, 500, 1, emit="arrivals")
         whole, _ = arrivals("probabilistic", score, query)
-        half = build("probabilistic", query)
+        half = build("probabilistic", QueryFamily.of(query))
         first = half.advance(numbered(score, 0, 4_321), np.array([4_321]))
-        rest = build("probabilistic", query, resume=half.snapshot()).advance(
+        rest = build("probabilistic", QueryFamily.of(query), resume=half.snapshot()).advance(
             numbered(score, 4_321, 10_000), np.array([10_000])
         )
         assert [*first.id.tolist(), *rest.id.tolist()] == [number for _, number, _ in whole]
@@ -287,7 +289,7 @@ class TestHybrid:
 
     @pytest.mark.parametrize("seed", range(4))
     def test_a_switch_loses_nothing_that_pa_had_not_dropped(self, seed):
-        score, before = self.stream(seed), build("hybrid", self.query(), options={"buffer": 500})
+        score, before = self.stream(seed), build("hybrid", QueryFamily.of(self.query()), options={"buffer": 500})
         found, running = arrivals("hybrid", score, self.query(), buffer=500)
         at, until = running.switches[0].time, running.switches[1].time
         before.advance(numbered(score, 0, at), np.array([at]))
@@ -340,12 +342,12 @@ class TestHybrid:
         whole, running = arrivals("hybrid", score, self.query(), buffer=500)
         cut, _ = arrivals("hybrid", score, self.query(), [1, 2, 777, 20_600, 20_601, 43_210], buffer=500)
         assert cut == whole
-        resumed = build("hybrid", self.query(), options={"buffer": 500})
+        resumed = build("hybrid", QueryFamily.of(self.query()), options={"buffer": 500})
         ids = []
         for low in range(0, 80_000, 3_333):
             high = min(low + 3_333, 80_000)
             ids += resumed.advance(numbered(score, low, high), np.array([high])).id.tolist()
-            resumed = build("hybrid", self.query(), resume=resumed.snapshot(), options={"buffer": 500})
+            resumed = build("hybrid", QueryFamily.of(self.query()), resume=resumed.snapshot(), options={"buffer": 500})
         assert ids == [number for _, number, _ in whole]
         assert resumed.switches == running.switches
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.engines import build
+from skyband.engines import QueryFamily, build
 from skyband.engines.validation import checked, held, real
 from skyband.runtime import snapshot as blob
 
@@ -75,14 +75,14 @@ def test_forged_states_are_refused_or_harmless():
 )
 def test_what_is_wrong_with_a_state_is_said(name, value, why):
     query = sb.TopK(k=3, by="x", window=sb.Counting(8, 4))
-    engine = build("sweep", query)
+    engine = build("sweep", QueryFamily.of(query))
     engine.advance(sb_objects([3.0, 2.0, 1.0]), np.array([3]))
     engine.candidates()
     saved = engine.snapshot()
-    build("sweep", query, saved)
+    build("sweep", QueryFamily.of(query), saved)
     saved = {n: c for n, c in {**saved, name: value}.items() if c is not None}
     with pytest.raises(sb.SnapshotError, match=f"the saved state is damaged, or of another query: .*{why}"):
-        build("sweep", query, saved)
+        build("sweep", QueryFamily.of(query), saved)
 
 
 def sb_objects(score):

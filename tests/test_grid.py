@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
-from skyband.engines import ENGINES, Objects, build
+from skyband.engines import ENGINES, Objects, QueryFamily, build
 from skyband.engines.grid_cells import cut, slices_for
-from skyband.engines.point_grid import Many
-from skyband.engines.targets import RULES, Targets
-from skyband.engines.watched import THRESHOLDS, Watched
 from skyband.kernels.grid import Aims, cells_of, watch
+from strategies import point_family
 
 METRICS = {
     "euclidean": lambda p, t, w: -np.sqrt(sum((c * abs(a - b)) * (c * abs(a - b)) for a, b, c in zip(p, t, w))),  # noqa: B905
@@ -23,7 +21,9 @@ METRICS = {
     "sum": lambda p, _, w: sum(c * a for a, c in zip(p, w, strict=True)),
 }
 coordinate = st.one_of(st.integers(-3, 3).map(float), st.sampled_from([0.1, 1e6, -1e6]))
-every_rule = pytest.mark.parametrize("rule", RULES)
+GRIDS = ("sweep", "cpm", "snn")  # one engine for each rule by which lists are kept
+WATCHED = [name for name, entry in ENGINES.items() if entry.traits.points == "watched"]
+every_rule = pytest.mark.parametrize("engine", GRIDS)
 
 
 @st.composite
@@ -55,14 +55,16 @@ def fed(many, points, times, cuts=(), counts=True):
     bounds = [0, *sorted(min(c, len(points)) for c in cuts), len(points)]
     for low, high in zip(bounds, bounds[1:], strict=False):
         part = slice(low, high)
-        a = many.advance(points[part], time[part], number[part], high if counts else 1 << 60)
+        a = many.advance(Objects(points[part], time[part], number[part]), high if counts else 1 << 60)
+        order = np.lexsort((a.step, a.query, a.end))
+        assert order.tolist() == list(range(len(order))), "lists come by end, query and step"
         for i, step in enumerate(a.step.tolist()):
             rows = slice(a.first[i], a.first[i + 1])
             ranks = None if a.rank is None else a.rank[rows].tolist()
             found.append(
-                (step, int(a.group[i]), list(zip(a.id[rows].tolist(), a.score[rows].tolist(), strict=True)), ranks)
+                (step, int(a.query[i]), list(zip(a.id[rows].tolist(), a.score[rows].tolist(), strict=True)), ranks)
             )
-    return found
+    return sorted(found, key=lambda line: line[:2])
 
 
 def lists(points, times, kind, query, size, counts):
@@ -95,21 +97,24 @@ def expected(lists_of, emit):
     return sorted(found, key=lambda line: line[:2])
 
 
-def of(kind, queries):
-    to, weight, k = zip(*queries, strict=True)
-    return Targets.of(kind, to=to, weight=weight, k=k)
+def nearest(to, k, window=None, **options):
+    """A family of queries about the points nearest to targets."""
+    ks = [k] * len(to) if isinstance(k, int) else k
+    queries = [(target, (1.0,) * len(target), each) for target, each in zip(to, ks, strict=False)]
+    return point_family("euclidean", queries, window or sb.Counting(5), **options)
 
 
 @every_rule
 @pytest.mark.parametrize("counts", [True, False])
 @settings(max_examples=60)
 @given(st.data())
-def test_equal_to_the_oracle_at_every_step(rule, counts, data):
+def test_equal_to_the_oracle_at_every_step(engine, counts, data):
     points, times, kind, queries, size = data.draw(cases(counts))
     emit = data.draw(st.sampled_from(["arrivals", "changes", "answers"]))
     how = {"grid": data.draw(st.sampled_from(["uniform", "quantile"])), "slices": data.draw(st.integers(1, 5))}
     window = sb.Counting(size) if counts else sb.Sliding(f"{size} us", "row")
-    running = Many(of(kind, queries), window, emit=emit, rule=rule, index=data.draw(st.booleans()), **how)
+    how["index"] = data.draw(st.booleans())
+    running = build(engine, point_family(kind, queries, window, emit), options=how)
     cuts = data.draw(st.lists(st.integers(0, 50), max_size=3))
     found = fed(running, points, times, cuts, counts)
     assert found == expected([lists(points, times, kind, q, size, counts) for q in queries], emit)
@@ -118,19 +123,19 @@ def test_equal_to_the_oracle_at_every_step(rule, counts, data):
 @every_rule
 @settings(max_examples=25)
 @given(st.data())
-def test_a_snapshot_goes_on_as_if_nothing_had_happened(rule, data):
+def test_a_snapshot_goes_on_as_if_nothing_had_happened(engine, data):
     points, times, kind, queries, size = data.draw(cases(counts=True))
     emit = data.draw(st.sampled_from(["arrivals", "changes"]))
     at = data.draw(st.integers(0, len(points)))
-    window, number = sb.Counting(size), np.arange(len(points))
-    running = Many(of(kind, queries), window, emit=emit, rule=rule, slices=3)
+    family, number = point_family(kind, queries, sb.Counting(size), emit), np.arange(len(points))
+    running = build(engine, family, options={"slices": 3})
     found = fed(running, points[:at], times[:at])
-    running = Many(of(kind, queries), window, emit=emit, rule=rule, slices=3, resume=running.snapshot())
-    a = running.advance(points[at:], number[at:], number[at:], len(points))
+    running = build(engine, family, running.snapshot(), {"slices": 3})
+    a = running.advance(Objects(points[at:], number[at:], number[at:]), len(points))
     for i, step in enumerate(a.step.tolist()):
         rows = slice(a.first[i], a.first[i + 1])
         pairs = list(zip(a.id[rows].tolist(), a.score[rows].tolist(), strict=True))
-        found.append((step, int(a.group[i]), pairs, None if a.rank is None else a.rank[rows].tolist()))
+        found.append((step, int(a.query[i]), pairs, None if a.rank is None else a.rank[rows].tolist()))
     assert found == expected([lists(points, times, kind, q, size, True) for q in queries], emit)
 
 
@@ -151,22 +156,23 @@ def stream(name, rows=6_000, d=2, seed=3):
 def test_every_way_gives_the_same_on_longer_streams(name):
     """Grid or not, either grid, every rule, batches small and large: one answer, that of one `sweep` a query."""
     points = stream(name, 3_000)
-    targets = Targets.of("euclidean", to=np.concatenate([points[::350], points[:3] + 0.5]), k=[1, 9, 20] * 4)
+    family = nearest(np.concatenate([points[::350], points[:3] + 0.5]), [1, 9, 20] * 4, sb.Counting(700))
     ways = [
-        {},
-        {"index": False},
-        {"grid": "uniform"},
-        {"grid": "uniform", "slices": 3},
-        {"rule": "best"},
-        {"rule": "band", "slices": 40},
+        ("sweep", {}),
+        ("sweep", {"index": False}),
+        ("sweep", {"grid": "uniform"}),
+        ("sweep", {"grid": "uniform", "slices": 3}),
+        ("cpm", {}),
+        ("snn", {"slices": 40}),
     ]
-    found = [fed(Many(targets, sb.Counting(700), **how), points, range(len(points))) for how in ways]
+    found = [fed(build(engine, family, options=how), points, range(len(points))) for engine, how in ways]
     assert all(other == found[0] for other in found[1:])
-    assert fed(Many(targets, sb.Counting(700)), points, range(len(points)), [7, 8, 900, 2_001]) == found[0]
+    assert fed(build("sweep", family), points, range(len(points)), [7, 8, 900, 2_001]) == found[0]
     table = {"x": points[:, 0], "y": points[:, 1]}
     for q in (0, 5, 11):
-        by = sb.distance(["x", "y"], to=targets.to[q])
-        query = sb.TopK(k=int(targets.k[q]), by=by, window=sb.Counting(700), emit="arrivals")
+        member = family.members[q]
+        by = sb.distance(["x", "y"], to=member.by.to)
+        query = sb.TopK(k=member.k, by=by, window=sb.Counting(700), emit="arrivals")
         alone = sb.run(query, table)
         mine = [
             (s, -score, r)
@@ -180,7 +186,7 @@ def test_every_way_gives_the_same_on_longer_streams(name):
 class TestWatched:
     """The paper's engines behind the query grid."""
 
-    @pytest.mark.parametrize("engine", [name for name in THRESHOLDS if ENGINES[name].traits.exact])
+    @pytest.mark.parametrize("engine", [name for name in WATCHED if ENGINES[name].traits.exact])
     @pytest.mark.parametrize("counts", [True, False])
     @settings(max_examples=25)
     @given(st.data())
@@ -189,45 +195,52 @@ class TestWatched:
         window = sb.Counting(size) if counts else sb.Sliding(f"{size} us", "row")
         reach = data.draw(st.integers(1, max((size + 1) // 2, 1)))
         how = {"slices": data.draw(st.integers(1, 5)), "index": data.draw(st.booleans())}
-        options = {"buffer": reach if counts else f"{reach} us"}
-        running = Watched(engine, of(kind, queries), window, options=options, **how)
+        how["buffer"] = reach if counts else f"{reach} us"
+        running = build(engine, point_family(kind, queries, window), options=how)
         found = fed(running, points, times, data.draw(st.lists(st.integers(0, 50), max_size=3)), counts)
         assert found == expected([lists(points, times, kind, q, size, counts) for q in queries], "arrivals")
 
     @pytest.mark.parametrize("name", ["uniform", "clustered", "ties", "walk", "away", "towards"])
     def test_each_engine_tells_what_it_tells_alone(self, name):
         points = stream(name, 4_000)
-        targets = Targets.of("euclidean", to=points[::500], k=[1, 5] * 4)
-        exact = fed(Many(targets, sb.Counting(900)), points, range(len(points)))
+        family = nearest(points[::500], [1, 5] * 4, sb.Counting(900))
+        exact = fed(build("sweep", family), points, range(len(points)))
         number = np.arange(len(points))
-        for engine in THRESHOLDS:
-            found = fed(Watched(engine, targets, sb.Counting(900)), points, number, [11, 1_700])
+        for engine in WATCHED:
+            found = fed(build(engine, family), points, number, [11, 1_700])
             if ENGINES[engine].traits.exact:
                 assert found == exact
                 continue
             for q in (0, 5):
-                query = sb.TopK(k=int(targets.k[q]), by="x", window=sb.Counting(900), emit="arrivals")
-                part = (points - targets.to[q]) ** 2
+                member = family.members[q]
+                query = sb.TopK(k=member.k, by="x", window=sb.Counting(900), emit="arrivals")
+                part = (points - member.by.to) ** 2
                 score = -np.sqrt(part[:, 0] + part[:, 1])
-                alone = build(engine, query).advance(Objects(score, number, number), np.array([len(points)]))
+                alone = build(engine, QueryFamily.of(query)).advance(
+                    Objects(score, number, number), np.array([len(points)])
+                )
                 assert [i for _, g, rows, _ in found if g == q for i, _ in rows] == alone.id.tolist()
 
     def test_few_queries_are_met(self):
         points = stream("uniform", 20_000)
-        targets = Targets.of("euclidean", to=points[:100], k=5)
+        family = nearest(points[:100], 5, sb.Counting(8_000))
         for engine in ("probabilistic", "rapf", "sasf"):
-            running = Watched(engine, targets, sb.Counting(8_000))
+            running = build(engine, family)
             number = np.arange(len(points))
-            running.advance(points[:8_000], number[:8_000], number[:8_000], 8_000)
-            before = running.met
-            running.advance(points[8_000:], number[8_000:], number[8_000:], len(points))
+            rows = Objects(points, number, number)
+            running.advance(rows.take(slice(8_000)), 8_000)
+            before = running.counters["met"]
+            running.advance(rows.take(slice(8_000, None)), len(points))
             shown = 1 if engine == "probabilistic" else 2  # when it comes, and when it leaves the buffer
-            assert running.met - before < 0.35 * shown * 100 * 12_000
-            assert running.indexed > 1
+            assert running.counters["met"] - before < 0.35 * shown * 100 * 12_000
+            assert running.counters["indexed"] > 1
 
-    def test_engines_without_a_threshold_are_refused(self):
-        with pytest.raises(sb.QueryError, match="engine='strict' defines no threshold"):
-            Watched("strict", Targets.of("euclidean", to=[(0, 0)]), sb.Counting(5))
+    def test_engines_without_a_threshold_share_no_grid(self):
+        queries = [
+            sb.TopK(k=1, by=sb.distance(["x"], to=[at]), window=sb.Counting(5), emit="arrivals") for at in (1, 2)
+        ]
+        assert "grid" in str(sb.explain(queries, engine="rapf"))
+        assert "grid" not in str(sb.explain(queries, engine="strict"))
 
 
 class TestGrid:
@@ -260,26 +273,27 @@ class TestGrid:
     @pytest.mark.parametrize("name", ["uniform", "clustered"])
     def test_an_object_meets_few_queries(self, name):
         points = stream(name, 30_000)
-        targets = Targets.of("euclidean", to=points[np.random.default_rng(1).integers(0, 30_000, 200)], k=9)
+        family = nearest(points[np.random.default_rng(1).integers(0, 30_000, 200)], 9, sb.Counting(8_000))
         met = {}
         for how in ("quantile", "uniform", "none"):
-            running = Many(targets, sb.Counting(8_000), index=how != "none", grid="quantile" if how == "none" else how)
+            options = {"index": how != "none", "grid": "quantile" if how == "none" else how}
+            running = build("sweep", family, options=options)
             fed(running, points, range(len(points)))
-            met[how] = running.counts["met"] / len(points)
+            met[how] = running.counters["met"] / len(points)
         assert met["none"] == 200
         assert met["quantile"] < 12
         assert name == "uniform" or met["quantile"] < met["uniform"]
 
     def test_a_reserve_makes_searches_rare(self):
         points = stream("uniform", 40_000)
-        targets = Targets.of("euclidean", to=points[:50], k=9)
+        family = nearest(points[:50], 9, sb.Counting(4_000))
         searches = {}
-        for rule in RULES:
-            running = Many(targets, sb.Counting(4_000), rule=rule)
+        for engine in GRIDS:
+            running = build(engine, family)
             fed(running, points, range(len(points)))
-            searches[rule] = running.counts["searches"]
-        assert 20 * searches["reserve"] < searches["best"]
-        assert searches["band"] < searches["best"]
+            searches[engine] = running.counters["searches"]
+        assert 20 * searches["sweep"] < searches["cpm"]
+        assert searches["snn"] < searches["cpm"]
 
     def test_slices(self):
         assert slices_for(40_000, 2) == 50
@@ -296,7 +310,7 @@ class TestGrid:
     )
     def test_bad_grids_are_refused(self, how, words):
         with pytest.raises(sb.QueryError, match=words):
-            Many(Targets.of("euclidean", to=[(0, 0)]), sb.Counting(5), **how)
+            build("sweep", nearest([(0, 0)], 1), options=how)
 
 
 class TestScores:

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.engines import Objects
+from skyband.engines import Objects, build
 from skyband.kernels.shared.room import STRIDE, absorbed
 from skyband.kernels.shared.shelf import walked, walked_to
 from skyband.query import Counting
 from skyband.workload.family import families
-from skyband.workload.registry import build_shared
 
 
 def _ranked(seed: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -63,7 +62,7 @@ def test_many_small_calls_keep_no_more_than_a_few_large_ones(rising: float) -> N
     score = np.random.default_rng(0).standard_normal(6_000) + rising * np.arange(6_000)
     peaks = []
     for batch in (7, 3_000):
-        engine = build_shared("sweep", families(asked)[0])
+        engine = build("sweep", families(asked)[0])
         for low in range(0, len(score), batch):
             place = np.arange(low, min(low + batch, len(score)))
             engine.advance(Objects(score[place], place, place), np.array([place[-1] + 1]))

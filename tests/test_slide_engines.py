@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from skyband.engines import build
+from skyband.engines import QueryFamily, build
 from skyband.engines.mintopk import MinTopk
 from skyband.engines.per_group import PerGroup
 from skyband.engines.pretopk import PreTopk
@@ -114,7 +114,7 @@ def test_agrees_with_the_definition_over_batches_and_resumes(engine, seed):
     rng = random.Random(seed)
     query = queries(rng)
     clock, rows = WindowAssigner.of(query.window), stream(rng, query)
-    running, said, seen, upto, most = engine(query), [], [], 0, 0
+    running, said, seen, upto, most = engine(QueryFamily.of(query)), [], [], 0, 0
     for batch, till in batches(rng, rows, query):
         upto = int(np.asarray(till).item())
         seen += batch
@@ -131,7 +131,7 @@ def test_agrees_with_the_definition_over_batches_and_resumes(engine, seed):
         assert running.peak >= most
         if rng.random() < 0.3:
             peak = running.peak
-            running = engine(query, resume=running.snapshot())
+            running = engine(QueryFamily.of(query), resume=running.snapshot())
             assert running.peak == peak
             assert running.candidates().id.tolist() == kept.id.tolist()
     assert said == expected(rows, clock, query.k, upto)
@@ -167,7 +167,7 @@ def check(engine, clock):
 def test_years_of_silence_are_skipped(engine):
     year = 365 * 86_400 * 1_000_000
     query = TopK(k=1, by="x", window=Sliding("4 ms", "1 ms"), time="t")
-    running = engine(query)
+    running = engine(QueryFamily.of(query))
     running.advance(objects([(1.0, 500, 0)]), 501)
     ends = running.advance(objects([(2.0, 9 * year + 500, 1)]), 40 * year).end.tolist()
     assert ends == [*range(1000, 6000, 1000), *range(9 * year + 1000, 9 * year + 6000, 1000)]
@@ -178,7 +178,7 @@ def test_years_of_silence_are_skipped(engine):
 def test_ordered_scores_find_room(engine, scores):
     query = counting(100, 2, 7)
     rows = [(float(s), t, t) for t, s in enumerate(scores)]
-    said = lists(engine(query).advance(objects(rows), np.array([300])))
+    said = lists(engine(QueryFamily.of(query)).advance(objects(rows), np.array([300])))
     assert said == expected(rows, WindowAssigner.of(query.window), 7, 300)
 
 
@@ -194,10 +194,10 @@ def test_recompute_answers_after_every_row(seed):
         if best or spoke:
             want.append((step, now + 1, [i for _, i in best]))
         spoke = bool(best)
-    running, said = Recompute(query), []
+    running, said = Recompute(QueryFamily.of(query)), []
     for batch, upto in batches(rng, rows, query):
         said += lists(running.advance(objects(batch), upto))
-        running = Recompute(query, resume=running.snapshot()) if rng.random() < 0.3 else running
+        running = Recompute(QueryFamily.of(query), resume=running.snapshot()) if rng.random() < 0.3 else running
     assert said == want
 
 
@@ -216,7 +216,7 @@ def test_groups_are_served_apart_and_put_in_one_order(engine, seed):
     cut = rng.randrange(len(rows))
     if not counts:
         cut = next((n for n in range(cut, len(rows)) if n and rows[n - 1][1] < rows[n][1]), 0)
-    running, said, ends = PerGroup(engine, query), [], {}
+    running, said, ends = PerGroup(engine, QueryFamily.of(query)), [], {}
     for at, batch in ((0, rows[:cut]), (cut, rows[cut:])):
         reach = Counter(group for *_, group in rows[: at + len(batch)])
         upto = np.array([reach[g] for g in range(1 + len(rows) // 15)])
@@ -227,7 +227,7 @@ def test_groups_are_served_apart_and_put_in_one_order(engine, seed):
         assert order == sorted(order)
         said += [(group, *one) for (_, group, _), one in zip(order, lists(answers), strict=True)]
         kept = running.candidates()
-        running = PerGroup(engine, query, running.snapshot())
+        running = PerGroup(engine, QueryFamily.of(query), running.snapshot())
         assert running.peak >= len(kept.id)
         assert running.candidates().group.tolist() == kept.group.tolist() == sorted(kept.group.tolist())
         ends = upto
@@ -243,7 +243,10 @@ def test_partitions_follow_the_rows(partition, stream):
     score = np.random.default_rng(3).random(20_000)
     score = {"falling": -np.arange(20_000.0), "rising": np.arange(20_000.0), "random": score}[stream]
     query, number = count_query(20, 2_000, 50), np.arange(20_000)
-    running, naive = build("sap", query, options={"partition": partition}), build("recompute", query)
+    running, naive = (
+        build("sap", QueryFamily.of(query), options={"partition": partition}),
+        build("recompute", QueryFamily.of(query)),
+    )
     for low in range(0, 20_000, 1_700):
         rows = slice(low, min(low + 1_700, 20_000))
         given = Objects(score[rows], number[rows], number[rows])
@@ -260,4 +263,4 @@ def test_partitions_follow_the_rows(partition, stream):
 
 def test_an_unknown_partition_is_refused():
     with pytest.raises(QueryError, match="partition='odd' is unknown"):
-        build("sap", count_query(1, 10, 5), options={"partition": "odd"})
+        build("sap", QueryFamily.of(count_query(1, 10, 5)), options={"partition": "odd"})

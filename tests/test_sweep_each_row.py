@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oracle
-from skyband.engines import Objects, build
+from skyband.engines import Objects, QueryFamily, build
 from skyband.engines.sweep_each_row import SweepEachRow
 from strategies import count_query, time_query
 
@@ -86,7 +86,7 @@ def test_every_step_agrees_with_the_definition(emit, counts, seed):
     score = drawn(rng, rows)
     time = np.arange(rows) if counts else np.sort(rng.integers(0, rng.choice([20, 500, 5000]), rows))
     query = count_query(k, size, 1, emit=emit) if counts else time_query(k, size, 0, emit=emit)
-    running, found, low = build("sweep", query), [], 0
+    running, found, low = build("sweep", QueryFamily.of(query)), [], 0
     assert isinstance(running, SweepEachRow)
     for high in cut(rng, rows):
         given = slice(low, high)
@@ -96,7 +96,7 @@ def test_every_step_agrees_with_the_definition(emit, counts, seed):
         low = high
         what = rng.integers(6)
         if what == 0:
-            running = build("sweep", query, resume=running.snapshot())
+            running = build("sweep", QueryFamily.of(query), resume=running.snapshot())
         elif what == 1 and high:
             now = high - 1 if counts else int(time[high - 1])
             alive = [
@@ -128,7 +128,7 @@ def test_groups_do_not_see_each_other(emit, counts, seed):
         position[group == g] = np.arange((group == g).sum())
     time = position if counts else np.sort(rng.integers(0, 700, rows))
     query = count_query(k, size, 1, emit=emit, per="g") if counts else time_query(k, size, 0, emit=emit, per="g")
-    running, found, low = build("sweep", query), {g: [] for g in range(groups)}, 0
+    running, found, low = build("sweep", QueryFamily.of(query)), {g: [] for g in range(groups)}, 0
     for high in cut(rng, rows):
         here = np.arange(low, high)
         if counts:
@@ -142,7 +142,7 @@ def test_groups_do_not_see_each_other(emit, counts, seed):
             found[g].append(one)
         low = high
         if rng.random() < 0.3:
-            running = build("sweep", query, resume=running.snapshot())
+            running = build("sweep", QueryFamily.of(query), resume=running.snapshot())
         if rng.random() < 0.3:
             running.candidates()
     for g in range(groups):
@@ -154,13 +154,15 @@ def test_what_is_kept_stays_near_the_minimal_set():
     rng = np.random.default_rng(5)
     for score in (rng.random(200_000), np.cumsum(rng.standard_normal(200_000)), np.arange(200_000.0)):
         query = count_query(9, 5_000, 1, emit="arrivals")
-        running, number = build("sweep", query), np.arange(len(score))
+        running, number = build("sweep", QueryFamily.of(query)), np.arange(len(score))
         minimal = 0
         for low in range(0, len(score), 10_000):
             rows = slice(low, low + 10_000)
             running.advance(Objects(score[rows], number[rows], number[rows]), np.array([low + 10_000]))
-            held = running.held()[0]
-            minimal = max(minimal, len(build("sweep", query, resume=running.snapshot()).candidates().id))
+            held = running.kept_counts()[0]
+            minimal = max(
+                minimal, len(build("sweep", QueryFamily.of(query), resume=running.snapshot()).candidates().id)
+            )
             assert held <= 2 * minimal + 16
         assert running.peak <= 2.5 * minimal + 16
 
@@ -177,7 +179,7 @@ def test_long_streams_agree_with_the_strict_engine(stream, k):
         )
     number, found = np.arange(len(score)), []
     for engine in ("sweep", "strict"):
-        running, told = build(engine, count_query(k, 10_000, 1, emit="arrivals")), []
+        running, told = build(engine, QueryFamily.of(count_query(k, 10_000, 1, emit="arrivals"))), []
         for low, high in ((0, 100), (100, 25_000), (25_000, 25_001), (25_001, 60_000)):
             rows = slice(low, high)
             answers = running.advance(Objects(score[rows], number[rows], number[rows]), np.array([high]))

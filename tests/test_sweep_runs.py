@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.engines import Objects, build, sweep_each_row
+from skyband.engines import Objects, QueryFamily, build, sweep_each_row
 from skyband.kernels import eachrow as kernel
 from strategies import count_query, stretches, time_query
 from test_sweep_each_row import END, expected, said
@@ -29,7 +29,7 @@ def fed(query, score, time, group, parts, room, *, counts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep_each_row, "_LEAST", room)
         patch.setattr(sweep_each_row, "_MOST", 4 * room)
-        running = build("sweep", query)
+        running = build("sweep", QueryFamily.of(query))
         for high, restart, tidy in [*sorted((min(p[0], len(score)), *p[1:]) for p in parts), (len(score), 0, 0)]:
             here = np.arange(low, high)
             if counts:
@@ -44,7 +44,7 @@ def fed(query, score, time, group, parts, room, *, counts):
             if tidy:
                 running.candidates()
             if restart:
-                running = build("sweep", query, resume=running.snapshot())
+                running = build("sweep", QueryFamily.of(query), resume=running.snapshot())
     return found
 
 
@@ -101,7 +101,7 @@ def test_stretches_longer_than_the_window(stream, counts, k):
     query = count_query(k, 4_000, 1, emit="arrivals") if counts else time_query(k, 4_000, 0, emit="arrivals")
     found = []
     for engine in ("sweep", "strict"):
-        running, told = build(engine, query), []
+        running, told = build(engine, QueryFamily.of(query)), []
         for low, high in ((0, 5_000), (5_000, 5_001), (5_001, 26_000), (26_000, 30_000)):
             rows = slice(low, high)
             given = Objects(score[rows], time[rows], number[rows])
@@ -126,7 +126,9 @@ def test_stretches_of_every_length(sign, k, counts):
         query = count_query(k, 60, 1, emit="arrivals") if counts else time_query(k, 60, 0, emit="arrivals")
         for engine in ("sweep", "strict"):
             given = Objects(score, number, number)
-            answers = build(engine, query).advance(given, np.array([len(score)]) if counts else len(score))
+            answers = build(engine, QueryFamily.of(query)).advance(
+                given, np.array([len(score)]) if counts else len(score)
+            )
             found.append(said(answers, number))
         assert found[0] == found[1], length
 
@@ -156,7 +158,7 @@ def test_stretches_of_any_kind(seed, counts):
 def test_a_falling_stream_keeps_the_window_and_no_more(counts):
     number = np.arange(50_000)
     query = count_query(9, 4_000, 1, emit="arrivals") if counts else time_query(9, 4_000, 0, emit="arrivals")
-    running = build("sweep", query)
+    running = build("sweep", QueryFamily.of(query))
     for low in range(0, len(number), 10_000):
         rows = number[low : low + 10_000]
         running.advance(Objects(-rows.astype(float), rows, rows), np.array([low + 10_000]) if counts else low + 9_999)

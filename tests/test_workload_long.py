@@ -6,10 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.engines import Objects
-from skyband.workload import sweep
+from skyband.engines import Objects, build, sweep_shared
 from skyband.workload.family import families
-from skyband.workload.registry import build_shared
 
 SHAPES = {
     "random": lambda rng, n: rng.random(n),
@@ -29,17 +27,15 @@ member = st.integers(20, 400).flatmap(lambda n: st.tuples(st.integers(1, 40), st
     members=st.lists(member, min_size=1, max_size=8),
     seed=st.integers(0, 99),
     short=st.sampled_from([0, 60, 1024]),
-    large=st.sampled_from([0, 1 << 62]),
 )
-def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short, large):
+def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short):
     family = families([sb.TopK(k=k, by="x", window=sb.Counting(n, s)) for k, n, s in members])[0]
     rng = np.random.default_rng(seed)
     score = SHAPES[shape](rng, 1_500)
-    alone, minimal = build_shared("mintopk", family), build_shared("mtoplist", family)
-    before = sweep._SHORT, sweep._LARGE
-    sweep._SHORT, sweep._LARGE = short, large
+    alone, minimal = build("mintopk", family), build("mtoplist", family)
+    before, sweep_shared._SHORT = sweep_shared._SHORT, short
     try:
-        shared, at = build_shared("sweep", family), 0
+        shared, at = build("sweep", family), 0
         while at < len(score):
             place = np.arange(at, min(at + int(rng.integers(1, 700)), len(score)))
             at = int(place[-1]) + 1
@@ -49,29 +45,27 @@ def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short,
                 assert getattr(got, name).tolist() == getattr(want, name).tolist()
             minimal.advance(rows, np.array([at]))
             if rng.random() < 0.2:
-                again = build_shared("sweep", family, shared.snapshot())
+                again = build("sweep", family, shared.snapshot())
                 assert again.candidates().id.tolist() == minimal.candidates().id.tolist()
                 shared = again if rng.random() < 0.5 else shared
     finally:
-        sweep._SHORT, sweep._LARGE = before
+        sweep_shared._SHORT = before
 
 
 def test_lists_that_do_not_fit_on_a_page_go_on_on_the_next(monkeypatch):
-    monkeypatch.setattr(sweep, "_MOST", 100)  # rows of a page, or a list and what is written over behind it
+    monkeypatch.setattr(sweep_shared, "_MOST", 100)  # rows of a page, or a list and what is written over behind it
     family = families([sb.TopK(k=k, by="x", window=sb.Counting(700, s)) for k, s in ((3, 7), (41, 31), (90, 11))])[0]
     score, place = np.random.default_rng(0).random(3_000), np.arange(3_000)
-    want = build_shared("mintopk", family).advance(Objects(score, place, place), np.array([3_000]))
-    for large in (0, 1 << 62):
-        monkeypatch.setattr(sweep, "_LARGE", large)
-        got = build_shared("sweep", family).advance(Objects(score, place, place), np.array([3_000]))
-        for name in ("end", "query", "first", "id", "score"):
-            assert getattr(got, name).tolist() == getattr(want, name).tolist()
+    want = build("mintopk", family).advance(Objects(score, place, place), np.array([3_000]))
+    got = build("sweep", family).advance(Objects(score, place, place), np.array([3_000]))
+    for name in ("end", "query", "first", "id", "score"):
+        assert getattr(got, name).tolist() == getattr(want, name).tolist()
 
 
 def test_what_waits_unranked_stays_within_bounds():
     family = families([sb.TopK(k=k, by="x", window=sb.Counting(20_000, 500)) for k in (5, 50, 100)])[0]
     score = np.random.default_rng(0).random(60_000)
-    engine = build_shared("sweep", family)
+    engine = build("sweep", family)
     for low in range(0, len(score), 7_000):
         place = np.arange(low, min(low + 7_000, len(score)))
         engine.advance(Objects(score[place], place, place), np.array([int(place[-1]) + 1]))

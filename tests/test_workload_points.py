@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
+from skyband.engines.plan import FEW_POINT_QUERIES as FEW
 from skyband.runtime.saved import load, save
-from skyband.workload.family import FEW, Family, Member, families
+from skyband.workload.family import Family, Member, families
 from skyband.workload.pipeline import FamilyPipeline
 
 WINDOWS = {"rows": sb.Counting(60), "time": sb.Sliding("150 us", "row")}
@@ -96,9 +97,9 @@ def test_options_choose_the_grid():
     told = sb.run(queries, rows)
     for options in ({"grid": "uniform", "slices": 3}, {"index": False}):
         assert sb.run(queries, rows, options=options) == told
-    with pytest.raises(sb.QueryError, match="has no 'slice': did you mean slices"):
+    with pytest.raises(sb.QueryError, match="no option 'slice': did you mean slices"):
         sb.run(queries, rows, options={"slice": 3})
-    with pytest.raises(sb.QueryError, match="shares no grid"):
+    with pytest.raises(sb.QueryError, match="no option 'slices' for queries that share no grid"):
         sb.run(queries[:2], rows, options={"slices": 3})
 
 

@@ -17,13 +17,12 @@ from scripts.fuzz.state import SCHEMA, packed, shares
 from scripts.fuzz.texts import told
 
 import skyband as sb
-from skyband.engines import ENGINES, Objects, build
+from skyband.engines import ENGINES, Objects, QueryFamily, build
 from skyband.spark.joined import Joined
 from skyband.spark.share import Share, Shared
 from skyband.tables import Memory, log_changes, open_table
 from skyband.windows.watermark import MIN_TIME
 from skyband.workload.family import families
-from skyband.workload.registry import GRIDS, WATCHED, WORKLOADS, build_shared
 
 _ROWS, _SPAN = 60, 40
 _VALUES = (-1, 0, 1, 2, 7, 63, 64, 1000, 1 << 20, 1 << 31, 1 << 61, -(1 << 61), 1 << 62, -(1 << 62), (1 << 63) - 1,
@@ -100,7 +99,9 @@ def _engines() -> list[Seed]:
                 label = f"{name}, {window}, {more}"
                 options = {"buffer": 8 if window.counts else "8 us"} if name == "hybrid" else {}
                 found.append(
-                    _engine_seed(label, query, lambda resume, q=query, n=name, o=options: build(n, q, resume, o))
+                    _engine_seed(
+                        label, query, lambda resume, q=query, n=name, o=options: build(n, QueryFamily.of(q), resume, o)
+                    )
                 )
     return found
 
@@ -108,22 +109,20 @@ def _engines() -> list[Seed]:
 def _workloads() -> list[Seed]:
     """Every engine for many queries, of scores and of points."""
     found = []
-    for name in (*WORKLOADS, "mintopk"):
+    for name in (*(name for name, entry in ENGINES.items() if entry.traits.shared), "mintopk"):
         for more in ({}, {"per": "g"}):
             queries = [_query(sb.Sliding(f"{size} us", "4 us"), k=k, **more) for size, k in ((8, 2), (16, 4), (24, 1))]
             family = families(queries)[0]
             found.append(
-                _engine_seed(f"workload {name}, {more}", queries[0], lambda r, f=family, n=name: build_shared(n, f, r))
+                _engine_seed(f"workload {name}, {more}", queries[0], lambda r, f=family, n=name: build(n, f, r))
             )
-    for name in (*GRIDS, *WATCHED):
+    for name in (name for name, entry in ENGINES.items() if entry.traits.points):
         for window in (sb.Counting(20), sb.Sliding("16 us", "row")):
             queries = [
                 _query(window, k=2, by=sb.distance(["x", "y"], to=[at, 9 - at]), emit="arrivals") for at in range(5)
             ]
             family = families(queries, few=0)[0]
-            made = _engine_seed(
-                f"points {name}, {window}", queries[0], lambda r, f=family, n=name: build_shared(n, f, r), d=2
-            )
+            made = _engine_seed(f"points {name}, {window}", queries[0], lambda r, f=family, n=name: build(n, f, r), d=2)
             found.append(made)
     return found
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from skyband.engines import ENGINES, Objects, build
+from skyband.engines import ENGINES, Objects, QueryFamily, build
 from strategies import count_query, cuts, shapes, streams, time_query
 
 EXACT = [name for name, entry in ENGINES.items() if entry.traits.exact]
@@ -68,7 +68,7 @@ def expected(rows, k, size, slide, origin=0):
 @given(shapes(), streams(), st.integers(0, 11))
 def test_every_window_agrees_with_the_oracle(engine, shape, rows, origin):
     k, size, slide = served(engine, shape)
-    running = build(engine, time_query(k, size, slide, origin))
+    running = build(engine, QueryFamily.of(time_query(k, size, slide, origin)))
     assert fed(running, rows, []) == expected(rows, k, size, slide, origin % slide if slide else 0)
 
 
@@ -76,7 +76,7 @@ def test_every_window_agrees_with_the_oracle(engine, shape, rows, origin):
 @given(shapes(), streams(), cuts)
 def test_batches_do_not_matter(engine, shape, rows, cuts):
     k, size, slide = served(engine, shape)
-    running = build(engine, time_query(k, size, slide))
+    running = build(engine, QueryFamily.of(time_query(k, size, slide)))
     assert fed(running, rows, cuts) == expected(rows, k, size, slide)
 
 
@@ -84,7 +84,7 @@ def test_batches_do_not_matter(engine, shape, rows, cuts):
 @given(shapes(), streams())
 def test_one_row_at_a_time_equals_all_at_once(engine, shape, rows):
     k, size, slide = served(engine, shape)
-    running = build(engine, time_query(k, size, slide))
+    running = build(engine, QueryFamily.of(time_query(k, size, slide)))
     assert fed(running, rows, list(range(len(rows)))) == expected(rows, k, size, slide)
 
 
@@ -93,14 +93,14 @@ def test_one_row_at_a_time_equals_all_at_once(engine, shape, rows):
 def test_a_snapshot_goes_on_as_if_nothing_had_happened(engine, shape, rows, cuts, where):
     k, size, slide = served(engine, shape)
     query = time_query(k, size, slide)
-    running = build(engine, query)
+    running = build(engine, QueryFamily.of(query))
     found = []
     parts = batches(rows, cuts)
     for i, part in enumerate(parts):
         later = [r[1] for rest in parts[i + 1 :] for r in rest]
         found += lists(running.advance(objects(part), min(later) if later else END), rows)
         if i == where:
-            running = build(engine, query, resume=running.snapshot())
+            running = build(engine, QueryFamily.of(query), resume=running.snapshot())
     assert found == expected(rows, k, size, slide)
 
 
@@ -110,7 +110,7 @@ def test_counting_windows_agree_with_the_oracle(engine, shape, drawn, unscored, 
     k, size, slide = served(engine, shape)
     slide = slide or 1
     rows = [(None if i in unscored else s, i, i) for i, (s, _, _) in enumerate(drawn)]
-    running = build(engine, count_query(k, size, slide))
+    running = build(engine, QueryFamily.of(count_query(k, size, slide)))
     found = []
     for part in batches(rows, cuts):
         if part:
@@ -126,7 +126,7 @@ def test_each_row_arrives_once_when_it_is_first_among_the_best(engine, shape, dr
     k, size, slide = served(engine, shape)
     slide = slide or 1
     rows = [(None if i in unscored else s, i, i) for i, (s, _, _) in enumerate(drawn)]
-    running = build(engine, count_query(k, size, slide, emit="arrivals"))
+    running = build(engine, QueryFamily.of(count_query(k, size, slide, emit="arrivals")))
     found, whole = [], []
     for part in batches(rows, cuts):
         if part:
@@ -147,7 +147,7 @@ def test_groups_do_not_see_each_other(engine, shape, rows, data):
     k, size, slide = served(engine, shape)
     group = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
     cut = data.draw(st.integers(0, len(rows)))
-    running = build(engine, time_query(k, size, slide, per="g"))
+    running = build(engine, QueryFamily.of(time_query(k, size, slide, per="g")))
     found = {0: [], 1: [], 2: []}
     for low, high in ((0, cut), (cut, len(rows))):
         upto = rows[high][1] if high < len(rows) else END
@@ -168,13 +168,13 @@ def test_groups_do_not_see_each_other(engine, shape, rows, data):
 def test_an_empty_list_follows_the_last_window_that_had_rows(engine, shape, drawn, unscored):
     k, size, slide = served(engine, shape)
     if slide:
-        answers = build(engine, time_query(k, size, slide)).advance(objects(drawn), END)
+        answers = build(engine, QueryFamily.of(time_query(k, size, slide))).advance(objects(drawn), END)
         held = set(oracle.windows(drawn, size, slide))
         told = {w + 1 for w in held} - held
     else:
         rows = [(None if i in unscored else s, i, i) for i, (s, _, _) in enumerate(drawn)]
         ranked = objects([r for r in rows if r[0] is not None])
-        answers = build(engine, count_query(k, size, 1)).advance(ranked, np.array([len(rows)]))
+        answers = build(engine, QueryFamily.of(count_query(k, size, 1))).advance(ranked, np.array([len(rows)]))
         held = {w for w, _ in oracle.counting(rows, k, size, 1, len(rows))}
         told = {w + 1 for w in held if w < len(rows)} - held
     assert set(answers.step[np.diff(answers.first) == 0].tolist()) == told
@@ -184,7 +184,7 @@ def test_an_empty_list_follows_the_last_window_that_had_rows(engine, shape, draw
 @given(shapes(), streams(), cuts)
 def test_candidates_are_exactly_the_minimal_set(engine, shape, rows, cuts):
     k, size, slide = served(engine, shape)
-    running = build(engine, time_query(k, size, slide))
+    running = build(engine, QueryFamily.of(time_query(k, size, slide)))
     seen = []
     for part in batches(rows, cuts):
         if part:
@@ -206,7 +206,7 @@ def test_candidates_are_exactly_the_minimal_set(engine, shape, rows, cuts):
 @given(shapes(), streams(), cuts)
 def test_candidates_never_exceed_what_the_paper_allows(engine, shape, rows, cuts):
     k, size, slide = served(engine, shape)
-    running = build(engine, time_query(k, size, slide))
+    running = build(engine, QueryFamily.of(time_query(k, size, slide)))
     fed(running, rows, cuts)
     kept = running.candidates()
     if ENGINES[engine].traits.minimal and slide:
@@ -218,7 +218,7 @@ def test_candidates_never_exceed_what_the_paper_allows(engine, shape, rows, cuts
 @given(shapes(), streams(scores=st.one_of(st.none(), st.integers(0, 5).map(float))), cuts)
 def test_after_every_row_agrees_with_the_oracle(engine, shape, rows, cuts):
     k, size, _ = shape
-    running = build(engine, time_query(k, size, 0))
+    running = build(engine, QueryFamily.of(time_query(k, size, 0)))
     assert fed(running, rows, cuts) == oracle.after_every_row(rows, k, size)
 
 
@@ -230,6 +230,8 @@ def test_sweep_turns_pages_without_losing_its_place(shape, rows, cuts, room):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "_MOST", room)
         patch.setattr(sweep_each_row, "_MOST", room)
-        assert fed(build("sweep", time_query(k, size, slide)), rows, cuts) == oracle.sliding(rows, k, size, slide)
-        running = build("sweep", time_query(k, size, 0))
+        assert fed(build("sweep", QueryFamily.of(time_query(k, size, slide))), rows, cuts) == oracle.sliding(
+            rows, k, size, slide
+        )
+        running = build("sweep", QueryFamily.of(time_query(k, size, 0)))
         assert fed(running, rows, cuts) == oracle.after_every_row(rows, k, size)

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from skyband.engines import ENGINES, Objects, build
+from skyband.engines import ENGINES, Objects, QueryFamily, build
 from skyband.workload.family import families
-from skyband.workload.registry import WORKLOADS, build_shared
 from strategies import count_query, cuts, streams, time_query
 
-every_engine = pytest.mark.parametrize("engine", list(WORKLOADS))
-every_minimal_engine = pytest.mark.parametrize("engine", [n for n, e in WORKLOADS.items() if e.traits.minimal])
+every_engine = pytest.mark.parametrize("engine", [name for name, entry in ENGINES.items() if entry.traits.shared])
+every_minimal_engine = pytest.mark.parametrize(
+    "engine", [n for n, e in ENGINES.items() if e.traits.shared and e.traits.minimal]
+)
 few = settings(max_examples=max(settings().max_examples * 2 // 5, 1))
 END = (1 << 62) - 1
 
@@ -87,14 +88,14 @@ def expected(members, rows):
 @few
 @given(members(), streams(), cuts)
 def test_every_query_agrees_with_the_oracle(engine, members, rows, cuts):
-    assert fed(build_shared(engine, family(members)), rows, cuts) == expected(members, rows)
+    assert fed(build(engine, family(members)), rows, cuts) == expected(members, rows)
 
 
 @every_engine
 @few
 @given(members(most=7), streams())
 def test_one_row_at_a_time_equals_all_at_once(engine, members, rows):
-    running = build_shared(engine, family(members))
+    running = build(engine, family(members))
     assert fed(running, rows, list(range(len(rows)))) == expected(members, rows)
 
 
@@ -102,17 +103,15 @@ def test_one_row_at_a_time_equals_all_at_once(engine, members, rows):
 @few
 @given(members(), streams(), cuts)
 def test_every_query_agrees_with_an_engine_of_its_own(engine, members, rows, cuts):
-    found = fed(build_shared(engine, family(members)), rows, cuts)
+    found = fed(build(engine, family(members)), rows, cuts)
     for q, member in enumerate(members):
-        alone = build("mintopk", time_query(*member)).advance(objects(rows), END)
+        alone = build("mintopk", QueryFamily.of(time_query(*member))).advance(objects(rows), END)
         alone = lists(_numbered(alone, q), rows)
         assert found.get(q, []) == alone.get(q, [])
 
 
 def _numbered(answers, number):
-    from skyband.workload.answers import Answers
-
-    return Answers(*answers[:6], np.full(len(answers.step), number))
+    return answers._replace(query=np.full(len(answers.step), number))
 
 
 @every_engine
@@ -120,13 +119,13 @@ def _numbered(answers, number):
 @given(members(most=9), streams(), cuts, st.integers(0, 4))
 def test_a_snapshot_goes_on_as_if_nothing_had_happened(engine, members, rows, cuts, where):
     kin = family(members)
-    running = build_shared(engine, kin)
+    running = build(engine, kin)
     parts, found = batches(rows, cuts), []
     for i, part in enumerate(parts):
         later = [r[1] for rest in parts[i + 1 :] for r in rest]
         found.append(lists(running.advance(objects(part), min(later) if later else END), rows))
         if i == where:
-            running = build_shared(engine, kin, resume=running.snapshot())
+            running = build(engine, kin, resume=running.snapshot())
     assert joined(found) == expected(members, rows)
 
 
@@ -136,7 +135,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened(engine, members, rows, cu
 def test_counting_windows_agree_with_the_oracle(engine, members, drawn, unscored, cuts):
     rows = [(None if i in unscored else s, i, i) for i, (s, _, _) in enumerate(drawn)]
     (kin,) = families([count_query(k, size, slide) for k, size, slide, _ in members])
-    running = build_shared(engine, kin)
+    running = build(engine, kin)
     found = []
     for part in batches(rows, cuts):
         if part:
@@ -152,7 +151,7 @@ def test_counting_windows_agree_with_the_oracle(engine, members, drawn, unscored
 def test_groups_do_not_see_each_other(engine, members, rows, data):
     group = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
     cut = data.draw(st.integers(0, len(rows)))
-    running = build_shared(engine, family(members, per="g"))
+    running = build(engine, family(members, per="g"))
     found = {0: {}, 1: {}, 2: {}}
     for low, high in ((0, cut), (cut, len(rows))):
         upto = rows[high][1] if high < len(rows) else END
@@ -172,7 +171,7 @@ def test_groups_do_not_see_each_other(engine, members, rows, data):
 @few
 @given(members(most=7), streams())
 def test_an_empty_list_follows_the_last_window_that_had_rows(engine, members, rows):
-    answers = build_shared(engine, family(members)).advance(objects(rows), END)
+    answers = build(engine, family(members)).advance(objects(rows), END)
     said = lists(answers, rows, empty=True)
     for q, (_, size, slide, origin) in enumerate(members):
         held = set(oracle.windows(rows, size, slide, origin % slide))
@@ -183,7 +182,7 @@ def test_an_empty_list_follows_the_last_window_that_had_rows(engine, members, ro
 @few
 @given(members(), streams(), cuts)
 def test_candidates_are_exactly_the_minimal_set_of_theorem_5_1(engine, members, rows, cuts):
-    running = build_shared(engine, family(members))
+    running = build(engine, family(members))
     seen = []
     for part in batches(rows, cuts):
         if part:
@@ -203,7 +202,7 @@ def test_candidates_are_exactly_the_minimal_set_of_theorem_5_1(engine, members, 
 def test_counting_windows_of_groups_keep_their_own_positions(engine, members, drawn, data):
     group = data.draw(st.lists(st.integers(0, 2), min_size=len(drawn), max_size=len(drawn)))
     (kin,) = families([count_query(k, size, slide, per="g") for k, size, slide, _ in members])
-    running = build_shared(engine, kin)
+    running = build(engine, kin)
     come, rows = [0, 0, 0], []
     for i, ((s, _, _), g) in enumerate(zip(drawn, group, strict=True)):
         rows.append((s, come[g], i))
@@ -227,4 +226,4 @@ def test_single_engines_serve_workloads_too():
     assert {"mintopk", "recompute"} <= set(ENGINES)
     rows = [(float(i % 5), i, i) for i in range(20)]
     kin = family([(2, 6, 3, 0), (1, 4, 4, 0)])
-    assert fed(build_shared("mintopk", kin), rows, [7]) == expected([(2, 6, 3, 0), (1, 4, 4, 0)], rows)
+    assert fed(build("mintopk", kin), rows, [7]) == expected([(2, 6, 3, 0), (1, 4, 4, 0)], rows)

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 import skyband as sb
 from skyband.cli import app
-from skyband.engines import Objects
-from skyband.workload.registry import build_shared
+from skyband.engines import Objects, build
 from skyband_lab.bench import workload as suite
 
 SMALL = suite.Kind("all", (1, 10), (500, 2_000), (50, 200))
@@ -61,7 +60,7 @@ def test_a_thousand_queries_cost_far_less_than_a_thousand_engines():
     score = np.random.default_rng(0).random(400_000)
 
     def spent(engine, family):
-        running = build_shared(engine, family)
+        running = build(engine, family)
         began = time.thread_time()
         for low in range(0, len(score), 100_000):
             place = np.arange(low, low + 100_000)

@@ -23,9 +23,9 @@ o18 and o20 against o16 and o7, and of the objects that are on no list among eac
 import numpy as np
 import pytest
 
+from skyband.engines import Objects, QueryFamily
 from skyband.engines.mintopk import MinTopk
 from skyband.engines.pretopk import PreTopk
-from skyband.engines.protocol import Objects
 from skyband.engines.recompute import Recompute
 from skyband.query import Sliding, TopK
 
@@ -48,7 +48,7 @@ def objects(first, last):
 
 def at(engine, moment):
     """The engine in one column of figure 5, and what it said last."""
-    running = engine(QUERY)
+    running = engine(QueryFamily.of(QUERY))
     said = running.advance(objects(1, 16), BEFORE)
     if moment > BEFORE:
         said = running.advance(objects(1, 0), SLID)
@@ -126,7 +126,7 @@ def test_figure_5_entries_marks_and_pointers(moment):
 @pytest.mark.parametrize("moment", FIGURE_5)
 def test_figure_5_after_a_resume(moment):
     running, _ = at(MinTopk, moment)
-    again = MinTopk(QUERY, resume=running.snapshot())
+    again = MinTopk(QueryFamily.of(QUERY), resume=running.snapshot())
     assert (again.marks(), again.bounds()) == FIGURE_5[moment]
 
 

@@ -4,17 +4,18 @@ The pictures are not in the text: of figures 4 and 6 we take what the prose stat
 6 and 5 are kept at 00:00:08 for the workload of example 4.2), and fill in times that make it so.
 """
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
 import oracle
 import skyband as sb
-from skyband.engines import Objects
-from skyband.workload.analyzer import analyze
+from skyband.engines import ENGINES, Objects, build
+from skyband.engines.mtoplist import MTopList
+from skyband.engines.mtops_analyzer import analyze
+from skyband.engines.mtops_scheduler import Scheduler
 from skyband.workload.family import families
-from skyband.workload.mtoplist import MTopList
-from skyband.workload.registry import WORKLOADS, build_shared
-from skyband.workload.scheduler import Scheduler
 from strategies import time_query
 
 EXAMPLE_1 = [(3, 8, 6, 0), (3, 8, 2, 0), (3, 8, 3, 0)]  # k, win, slide, origin
@@ -77,11 +78,11 @@ def test_the_adaptive_k_of_a_view_is_the_largest_it_serves():
 FIGURE_6 = [(12.0, 1, 0), (3.0, 2, 1), (11.0, 3, 2), (9.0, 4, 3), (2.0, 5, 4), (6.0, 6, 5), (5.0, 7, 6)]
 
 
-@pytest.mark.parametrize("engine", list(WORKLOADS))
+@pytest.mark.parametrize("engine", [name for name, entry in ENGINES.items() if entry.traits.shared])
 def test_figure_6_keeps_five_distinct_objects(engine):
     """Five objects, 12, 11, 9, 6 and 5, for the five views of example 4.2, which would hold ten entries apart."""
     family = families([time_query(*m) for m in EXAMPLE_2])[0]
-    running = build_shared(engine, family)
+    running = build(engine, family)
     running.advance(_objects(FIGURE_6), 7)
     assert running.candidates().score.tolist() == [12.0, 11.0, 9.0, 6.0, 5.0]
     answers = running.advance(_objects([]), 8)
@@ -110,7 +111,7 @@ def test_a_career_may_have_gaps():
     assert running.marks() == [(0, -2, 4), (1, 0, 4)]
 
 
-@pytest.mark.parametrize("engine", list(WORKLOADS))
+@pytest.mark.parametrize("engine", [name for name, entry in ENGINES.items() if entry.traits.shared])
 def test_theorem_5_1_on_a_longer_stream(engine):
     """At every step of a stream of 400 rows and 20 queries the kept set is the minimal one."""
     rng = np.random.default_rng(5)
@@ -119,7 +120,7 @@ def test_theorem_5_1_on_a_longer_stream(engine):
         size = int(rng.integers(3, 60))
         members.append((int(rng.integers(1, 12)), size, int(rng.integers(1, size + 1)), int(rng.integers(0, 9))))
     rows = [(float(s), int(t), i) for i, (s, t) in enumerate(zip(rng.integers(0, 50, 400), range(400), strict=True))]
-    running = build_shared(engine, families([time_query(*m) for m in members])[0])
+    running = build(engine, families([time_query(*m) for m in members])[0])
     for low in range(0, 400, 40):
         now = low + 39
         running.advance(_objects(rows[low : low + 39]), now)
@@ -135,8 +136,8 @@ def test_lemma_4_1_only_the_largest_k_matters():
     rows = _objects([(float(s), i, i) for i, s in enumerate(rng.random(500))])
     kept = []
     for ks in ([9], list(range(1, 10))):
-        running = build_shared("sweep", families([time_query(k, 100, 10) for k in ks])[0])
+        running = build("sweep", families([time_query(k, 100, 10) for k in ks])[0])
         running.advance(rows, 499)
         kept.append(running.candidates().id.tolist())
     assert kept[0] == kept[1]
-    assert sb.Sliding("100 us", "10 us").size == 100
+    assert sb.Sliding("100 us", "10 us").size == timedelta(microseconds=100)

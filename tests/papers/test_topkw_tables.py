@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.engines import Objects, build
+from skyband.engines import Objects, QueryFamily, build
 from skyband.engines.candidate_limit import limit
 
 S = {1: 3.0, 2: 1.0, 3: 2.0, 4: 7.0, 5: 5.0, 6: 8.5, 7: 4.0, 8: 7.5, 9: 6.0, 10: 10.0, 11: 9.0}
@@ -27,7 +27,7 @@ TOP = [1, 2, 2, 2, 2, 2, 2, 3, 7, 7, 7]  # table II
 
 def steps(engine, **options):
     """The engine after each step, and its answer."""
-    running = build(engine, QUERY, options=options)
+    running = build(engine, QueryFamily.of(QUERY), options=options)
     for i, s in S.items():
         o = Objects(np.array([-s]), np.array([i - 1]), np.array([i]))
         yield i, running, running.advance(o, np.array([i]))
@@ -141,7 +141,7 @@ def test_lemma_4_9_as_corrected():
     band = k * (1 + sum(1 / i for i in range(k + 1, n + 1)))
     assert round(band) == 84
     expected = (1 + gamma / 2) * band - gamma / 2 * k
-    running = build("relaxed", sb.TopK(k=k, by="x", window=sb.Counting(n), emit="arrivals"))
+    running = build("relaxed", QueryFamily.of(sb.TopK(k=k, by="x", window=sb.Counting(n), emit="arrivals")))
     rng = np.random.default_rng(4)
     sizes, strict = [], []
     at = 0

@@ -15,7 +15,7 @@ from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from skyband.api.session import Asked
-    from skyband.engines.protocol import Traits
+    from skyband.engines.registry import Traits
     from skyband.query.window import Window
     from skyband.workload.workload import Workload
 

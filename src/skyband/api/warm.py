@@ -33,15 +33,15 @@ def warm() -> None:
 
 
 def _queries() -> list[Any]:
+    from skyband.engines.plan import FEW_POINT_QUERIES
     from skyband.query import Counting, Sliding, TopK, distance
-    from skyband.workload.family import FEW
 
     timed = {"time": "t", "unit": "ms"}
     minute = Sliding("1 minute", "10 seconds")
     one: dict[str, Any] = {"k": 3, "by": "x", "window": minute, **timed}
     near: Any = [
         TopK(k=3, by=distance(["x", "y"], to=[float(n), 0.0]), window=Counting(200), emit="changes", name=f"n{n}")
-        for n in range(FEW + 1)  # so many share a grid
+        for n in range(FEW_POINT_QUERIES + 1)  # so many share a grid
     ]
     return [
         TopK(**one),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import checked, held, progressed, ranked, real, require
 from skyband.errors import SnapshotError
 from skyband.kernels import arrival as kernels
@@ -21,6 +21,7 @@ from skyband.kernels.arrival import (
     ROOM,
     ROW,
     SEEN,
+    SPOKE,
     STATE,
     TAIL,
     Rows,
@@ -55,8 +56,8 @@ from skyband.windows import WindowAssigner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.engines.family import QueryFamily
     from skyband.engines.validation import Column
-    from skyband.query import TopK
 
 _PAGE = 1 << 16  # rows told before the loop comes up for air
 
@@ -118,12 +119,12 @@ _HOLDS = {
 }
 
 
-class Steps:
+class ArrivalEngine(OneGroupEngine):
     """A band, perhaps a filter with its buffer, and how far they have come: all that the engines share."""
 
     def __init__(
         self,
-        query: TopK,
+        family: QueryFamily,
         band: Rule,
         screen: Rule = NO_LIST,
         *,
@@ -131,6 +132,7 @@ class Steps:
         cell: float = 0.0,
         resume: Mapping[str, np.ndarray] | None = None,
     ) -> None:
+        query = family.query
         self._k, self._size, self._span = int(query.k), WindowAssigner.of(query.window).size, span
         self._counts, self._once = query.window.counts, query.emit == "arrivals"
         self._rules = np.array([*band, *screen, span, cell])
@@ -150,7 +152,7 @@ class Steps:
         """Whoever scores less than this is not looked at."""
         return float((self.screen if self._filtered else self.band).real[BAR])
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
         """One step for every arrival, or for every position before `upto`."""
         end, state = int(np.asarray(upto).item()), self._state
         rows = self._with_buffer(arrivals)
@@ -175,6 +177,10 @@ class Steps:
         self.now = max(self.now, min(end, FAR), newest)
         self.peak = int(state[PEAK])
         return _answers(pages, once=self._once)
+
+    def owes_empty_list(self) -> bool:
+        """Return whether the last list had rows; after every row of a time window none is owed."""
+        return self._counts and bool(self._state[SPOKE])
 
     def candidates(self) -> Objects:
         """What fewer than k better objects outlive, best first, of those that have not left the window."""
@@ -213,7 +219,7 @@ class Steps:
         require(self._state[PEAK] >= 0, "state has a value that it cannot have")
         self.now = int(saved["now"][0])
 
-    def adopt(self, objects: Objects, told: np.ndarray, buffer: Objects, like: Steps) -> None:
+    def adopt(self, objects: Objects, told: np.ndarray, buffer: Objects, like: ArrivalEngine) -> None:
         """Take over `objects`, best first, from another engine at the same step; all of `buffer` is among them."""
         score, time, id, mark = (column.copy() for column in (*objects[:3], told * np.int64(TOLD)))
         left = slice(outlasting(score, time, id, mark, self._k))
@@ -233,7 +239,7 @@ class Steps:
         score, time, id, mark = _columns(self.band)
         return Objects(score, time, id), mark & TOLD
 
-    def held(self) -> tuple[int, int]:
+    def kept_counts(self) -> tuple[int, int]:
         """References to objects in its lists, and objects in lists and buffer."""
         lists = [_columns(ranked)[2] for ranked in (self.band, self.screen) if ranked.num[KIND] != NONE]
         return sum(map(len, lists)), len(np.union1d(lists[0], self.rows.id))
@@ -323,13 +329,3 @@ def _grown(ranked: Ranked, need: int) -> Ranked:
 def _answers(pages: list[AnswerBuffer], *, once: bool) -> Answers:
     step, end, _, _, first, id, score, rank = concatenate(pages)
     return Answers(step, end, np.zeros(len(step), np.int32), first, id, score, rank if once else None)
-
-
-def joined(parts: list[Answers]) -> Answers:
-    """The lists of one engine's calls as one."""
-    if len(parts) == 1:
-        return parts[0]
-    step, end, group, id, score = (np.concatenate([p[at] for p in parts]) for at in (0, 1, 2, 4, 5))
-    first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p.first) for p in parts]))])
-    rank = None if parts[0].rank is None else np.concatenate([p.rank for p in parts if p.rank is not None])
-    return Answers(step, end, group, first, id, score, rank)

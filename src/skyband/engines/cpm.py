@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skyband.engines.single_grid import Single
+from skyband.engines.point_grid import BEST, ListRule, PointGrid
 
 
-class CPM(Single):
+class CPM(PointGrid):
     """Keep the k nearest; when one of them leaves and no nearer one comes, search outwards from the target.
 
     As `tma`, for distances: the search visits cells by their distance from the target. A query watches the cells that
     the k-th distance reaches; it is indexed anew when that grows, and lazily when it shrinks. For one query the
-    score is the only dimension; for many targets in the plane: `Many(Targets.of("euclidean", to=...), rule="best")`.
+    score is the only dimension; `sb.run` of a list of `sb.distance` queries serves many targets.
 
     Exact.
 
@@ -34,4 +34,4 @@ class CPM(Single):
     later than it moves.
     """
 
-    rule: ClassVar[str] = "best"
+    rule: ClassVar[ListRule] = BEST

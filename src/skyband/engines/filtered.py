@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.arrival_engine import Rule, Steps, relaxed, screening, strict
+from skyband.engines.arrival_engine import ArrivalEngine, Rule, relaxed, screening, strict
 from skyband.engines.candidate_limit import limit as candidate_limit
 from skyband.engines.options import coefficient, probability, span, whole, width
 from skyband.engines.probabilistic import ROWS
@@ -16,10 +16,11 @@ from skyband.kernels.ranked import CELL, END, HEAD, THRESHOLD
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.engines.family import QueryFamily
     from skyband.query import TopK
 
 
-class Filtered(Steps):
+class Filtered(ArrivalEngine):
     """Let an object into the band at once if it is among the k best of the buffer, else when it leaves the buffer.
 
     Those k stay in the window while the object is in the buffer, since that spans at most half of the window: it
@@ -57,7 +58,7 @@ class Filtered(Steps):
 
     def __init__(
         self,
-        query: TopK,
+        family: QueryFamily,
         resume: Mapping[str, np.ndarray] | None = None,
         *,
         band: str,
@@ -65,10 +66,11 @@ class Filtered(Steps):
         buffer: object = None,
         **more: float | None,
     ) -> None:
+        query = family.query
         reach = span(query, buffer)
         cell = more.get("cell")
         super().__init__(
-            query,
+            family,
             rule(band, query, reach, more),
             rule(screen, query, reach, more),
             span=reach,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.engines.arrival_engine import NO_LIST, Rule, Steps, joined, relaxed
+from skyband.engines.arrival_engine import NO_LIST, ArrivalEngine, Rule, relaxed
 from skyband.engines.filtered import rule
 from skyband.engines.options import coefficient, span
 from skyband.engines.probabilistic import pa_rule
-from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import checked, held, require, under
 from skyband.kernels.chance import NO_ORDER, crowd, looked
 from skyband.windows import WindowAssigner
@@ -19,7 +19,7 @@ from skyband.windows import WindowAssigner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyband.query import TopK
+    from skyband.engines.family import QueryFamily
 
 _SURE = 4.0  # standard deviations that make order: one block in 16,000 by chance
 _FEW = 32  # scores, below which no test says anything
@@ -45,7 +45,7 @@ class Switch(NamedTuple):
     exact_from: int | None
 
 
-class Hybrid:
+class Hybrid(OneGroupEngine):
     """Run PA while a test on the last rows sees no order in them, RAPF while it does.
 
     Whenever the buffer has been filled anew, two tests look at it: do its scores stay near each other (runs about the
@@ -83,7 +83,7 @@ class Hybrid:
 
     def __init__(
         self,
-        query: TopK,
+        family: QueryFamily,
         resume: Mapping[str, np.ndarray] | None = None,
         *,
         buffer: object = None,
@@ -91,12 +91,13 @@ class Hybrid:
         additional: int = 10,
         **more: float,
     ) -> None:
-        self._query, self._size, self._span = query, WindowAssigner.of(query.window).size, span(query, buffer)
+        query = family.query
+        self._family, self._size, self._span = family, WindowAssigner.of(query.window).size, span(query, buffer)
         self._random = pa_rule(query, limit, additional, more.get("sigma", 0.001))
         self._ordered = relaxed(query.k, coefficient("gamma", more.get("gamma", 0.2)))
         self._screen = rule("probabilistic", query, self._span, more)
         self._running, self._exact = self._pa(), False  # the engine at work; True: it is RAPF
-        self._beside: Steps | None = None  # the PA that is to take over, and since when it runs
+        self._beside: ArrivalEngine | None = None  # the PA that is to take over, and since when it runs
         self._since = 0
         self._block, self._began = _NEVER, _NEVER  # the block of the last row, and of the first
         self._recent = _NOTHING  # the buffer
@@ -107,7 +108,7 @@ class Hybrid:
         if resume is not None:
             self._restore(resume)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
         """All blocks are tested first, since that takes no engine; then the engines get what lies between changes."""
         block = arrivals.time // self._span
         edges = np.flatnonzero(block[1:] != block[:-1]) + 1
@@ -126,7 +127,11 @@ class Hybrid:
             self._change(begins, why)
             low, self._block = edge, begins
         said.append(self._take(arrivals.take(slice(low, None)), upto))
-        return joined(said)
+        return Answers.concat(said)
+
+    def owes_empty_list(self) -> bool:
+        """Return whether the last list of the engine at work had rows."""
+        return self._running.owes_empty_list()
 
     def candidates(self) -> Objects:
         """What the engine at work keeps, and while it is PA, the buffer."""
@@ -137,11 +142,11 @@ class Hybrid:
         self.peak = max(self.peak, len(kept.id))
         return kept
 
-    def held(self) -> tuple[int, int]:
+    def kept_counts(self) -> tuple[int, int]:
         """References to objects in the lists of all engines at work, and objects in lists and buffer."""
         parts = [self._running] if self._beside is None else [self._running, self._beside]
         ids = np.concatenate([self._recent.id, *(np.r_[part.kept()[0].id, part.rows.id] for part in parts)])
-        return sum(part.held()[0] for part in parts), len(np.unique(ids))
+        return sum(part.kept_counts()[0] for part in parts), len(np.unique(ids))
 
     def snapshot(self) -> Snapshot:
         """The engines, the buffer, the sample and what has happened."""
@@ -177,14 +182,14 @@ class Hybrid:
             for time, to, why, since in saved["switches"].tolist()
         ]
 
-    def _pa(self, resume: Mapping[str, np.ndarray] | None = None) -> Steps:
+    def _pa(self, resume: Mapping[str, np.ndarray] | None = None) -> ArrivalEngine:
         return self._made(self._random, NO_LIST, 0, resume)
 
-    def _rapf(self, resume: Mapping[str, np.ndarray] | None = None) -> Steps:
+    def _rapf(self, resume: Mapping[str, np.ndarray] | None = None) -> ArrivalEngine:
         return self._made(self._ordered, self._screen, self._span, resume)
 
-    def _made(self, band: Rule, screen: Rule, reach: int, resume: Mapping[str, np.ndarray] | None) -> Steps:
-        return Steps(self._query, band, screen, span=reach, resume=resume)
+    def _made(self, band: Rule, screen: Rule, reach: int, resume: Mapping[str, np.ndarray] | None) -> ArrivalEngine:
+        return ArrivalEngine(self._family, band, screen, span=reach, resume=resume)
 
     def _take(self, part: Objects, upto: int | np.ndarray) -> Answers:
         """Hand a part to the engines, and remember the end of it."""

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines import slide_engine as _rounds
-from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.protocol import Objects
+from skyband.engines.slide_engine import SlideEngine
 from skyband.kernels import mintopk as kernels
 from skyband.kernels.mintopk import FULL, FULL_END, HEAD, NUMBERS, Nodes, Runs
-from skyband.kernels.slide import COUNT, FREE, OLDEST, PEAK
-from skyband.windows import WindowAssigner
+from skyband.kernels.slide import COUNT, FREE, OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.engines.family import QueryFamily
     from skyband.kernels.answers import AnswerBuffer
-    from skyband.query import TopK
 
 
-class MinTopk:
+class MinTopk(SlideEngine):
     """Predict the k best of every open window on one list, the super-top-k list.
 
     An object's predicted career is one run of windows: it keeps the first and the last. Every window
@@ -51,59 +50,31 @@ class MinTopk:
     k * H(size / slide). Figure 1 keeps 6 objects, as figure 5 lists, not the 7 of the text.
     """
 
-    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        self._clock = WindowAssigner.of(query.window)
-        self._k = int(query.k)
-        self._state = _rounds.fresh(NUMBERS)
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        super().__init__(family, NUMBERS)
         self._nodes = Nodes(*(np.empty(0, t) for t in (float, *["i8"] * 4, *["i4"] * 2)))
         self._runs = Runs(*(np.empty(0, t) for t in ("i4", "i8", "i8", "i8")))
         self._order = np.empty(0, np.int32)
         self._grow()
-        if resume is not None:
-            _rounds.restore(self.advance, self._state, self._clock, resume)
-        self.peak = int(self._state[PEAK])
+        self._restore(resume)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Take `arrivals`, then close every window that ends by `upto`."""
-        clock, end = self._clock, int(np.asarray(upto).item())
-        shape = (clock.size, clock.slide, clock.origin)
-
-        def take(lists: AnswerBuffer) -> int:
-            return int(
-                kernels.advance(
-                    *arrivals[:3],
-                    end,
-                    self._k,
-                    shape,
-                    self._nodes,
-                    self._order,
-                    self._runs,
-                    lists,
-                    self._state,
-                )
-            )
-
-        answers = _rounds.answers(take, self._grow, self._state, clock, self._k, end)
-        self.peak = int(self._state[PEAK])
-        return answers
+    def _call_kernel(self, arrivals: Objects, end: int, buffer: AnswerBuffer) -> int:
+        kept = self._nodes, self._order, self._runs
+        return int(kernels.advance(*arrivals[:3], end, self._k, self._shape, *kept, buffer, self._state))
 
     def candidates(self) -> Objects:
-        """The super-top-k list, best first."""
+        """Return the super-top-k list, best first."""
         ranked = self._ranked()
         return Objects(self._nodes.score[ranked], self._nodes.time[ranked], self._nodes.id[ranked])
 
-    def snapshot(self) -> Snapshot:
-        """The objects on the list, and how far it has come."""
-        return _rounds.saved(self.candidates(), self._state)
-
     def marks(self) -> list[tuple[int, int, int]]:
-        """Of every object on the list, best first: id, first and last window of its predicted career."""
+        """Return id, first and last window of the predicted career of every object on the list, best first."""
         ranked = self._ranked()
         columns = (self._nodes.id, self._nodes.start, self._nodes.end)
         return list(zip(*(column[ranked].tolist() for column in columns), strict=True))
 
     def bounds(self) -> dict[int, int]:
-        """The id at the lower bound pointer of every open window that has k rows."""
+        """Return the id at the lower bound pointer of every open window that has k rows."""
         runs = slice(self._state[FULL], self._state[FULL_END])
         lengths = np.diff(self._runs.reach[runs], prepend=self._state[OLDEST] - 1)
         pointed = np.repeat(self._nodes.id[self._runs.bound[runs]], lengths)
@@ -114,7 +85,7 @@ class MinTopk:
         return self._order[head : head + count]
 
     def _grow(self) -> None:
-        """Twice the nodes, chained as free, and the list in the middle of twice the room.
+        """Double the nodes, chained as free, and put the list in the middle of twice the space.
 
         A run of windows has a row that the next one has not, so there are no more runs than nodes.
         """

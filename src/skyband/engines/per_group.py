@@ -1,30 +1,31 @@
-"""Runs an engine that knows no groups once for every group."""
+"""Runs an engine for one group once for every group."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from skyband.engines.protocol import Answers, Engine, EngineClass, Objects, Snapshot
+from skyband.engines.protocol import Answers, ChangingEngine, Engine, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import checked, held, numbered, require
-from skyband.windows import WindowAssigner
+from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyband.query import TopK
+    from skyband.engines.family import QueryFamily
+    from skyband.engines.protocol import EngineClass
 
-_NEVER = -(1 << 62)  # before all time
-_HOLDS = {"awake": held("i8", "awake", low=0), "peak": held("i8", 1, low=0)}
-_NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+_SINGLE = {"awake": held("i8", "awake", low=0), "peak": held("i8", 1, low=0)}
+_SHARED = {"peak": held("i8", low=0)}
+_NOTHING = Objects.empty()
 
 
-class PerGroup:
-    """One engine for every group code; rows are dealt out, answers are put in one order.
+class PerGroup(Engine):
+    """One engine for every group code: arrivals are split by group, answers are put in one order.
 
-    As exact as the engine. A group's engine is made when its first row comes; one that keeps nothing and
-    has told its empty window is left alone until there is a row for it.
+    As exact as the engine. A group's engine is made when its first row comes. One that keeps no rows and has reported
+    its empty window is not called until there is a row for it.
 
     Cost: one call for every group that has rows or keeps some. Memory: the engines'.
 
@@ -38,147 +39,127 @@ class PerGroup:
     [('a', 5.0), ('b', 7.0), ('a', 5.0), ('a', 2.0)]
     """
 
-    def __init__(self, engine_class: EngineClass, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(
+        self, engine_class: EngineClass, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         self._engine_class = engine_class
-        self._query = query
-        self._engines: dict[int, Engine] = {}
-        self._clock = WindowAssigner.of(query.window)
-        self._upto = _NEVER
-        self._kept: dict[int, int] = {}  # how many candidates each group has
-        self._total = 0  # of all groups
-        self._awake: set[int] = set()  # groups whose windows may still close with something to say
+        self._family = family
+        self._engines: dict[int, OneGroupEngine] = {}
+        self._upto = MIN_TIME
+        self._sizes: dict[int, int] = {}  # how many candidates each group has ...
+        self._total = 0  # ... and all groups together
+        self._active: set[int] = set()
         self.peak = 0
         if resume is not None:
             self._restore(resume)
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
-        """Give every group its arrivals, then close its windows that end by `upto`.
-
-        For counting windows `moved` are the groups whose `upto` is another than before; None: it may be any.
-        """
-        dealt = deal(arrivals)
-        awake: set[int] = self._awake
-        if isinstance(upto, np.ndarray):
-            awake = awake if moved is None else awake.intersection(moved.tolist())
-        else:
-            before, self._upto = self._upto, max(self._upto, upto)
-            clock = self._clock
-            if before > _NEVER and (not clock.slide or clock.next_end(before) > upto):  # nothing closes
-                awake = set()
-        said: list[tuple[int, Answers]] = []
-        for group in sorted(awake | dealt.keys()):
-            engine = self._engines.get(group)
-            if engine is None:
-                engine = self._engines[group] = self._engine_class(self._query, None)
-            till = upto[group : group + 1] if isinstance(upto, np.ndarray) else upto
-            answers = engine.advance(dealt.get(group, _NOTHING), till)
-            self._count(group, engine)
-            self._heed(group, answers)
-            said.append((group, answers))
-        self.peak = max(self.peak, self._total, *(self._engines[group].peak for group, _ in said), 0)
-        return _merged(said)
-
-    def _count(self, group: int, engine: Engine) -> None:
-        """Note how many candidates a group has."""
-        before, self._kept[group] = self._kept.get(group, 0), len(engine.candidates().id)
-        self._total += self._kept[group] - before
-
-    def _catch_up(self) -> None:
-        """Tell groups without rows how far time has come: after every row they keep what has left the window."""
-        if self._clock.slide or self._clock.counts or self._upto == _NEVER:
-            return
-        for group in sorted(self._awake):
+        """Give every group its arrivals, then close its windows that end by `upto`."""
+        parts = split_by_group(arrivals)
+        due = self._due(upto, moved)
+        found = []
+        for group in sorted(due | parts.keys()):
+            if group not in self._engines:
+                self._engines[group] = self._make(None)
             engine = self._engines[group]
-            self._heed(group, engine.advance(_NOTHING, self._upto))
-            self._count(group, engine)
+            end = upto[group : group + 1] if isinstance(upto, np.ndarray) else upto
+            answers = engine.advance(parts.get(group, _NOTHING), end)
+            self._note(group)
+            self.peak = max(self.peak, engine.peak)
+            found.append(answers._replace(group=np.full(len(answers.step), group, np.int32)))
+        self.peak = max(self.peak, self._total)
+        return Answers.concat(found).in_order() if found else Answers.empty(queries=not self._family.is_single)
+
+    def _make(self, resume: Mapping[str, np.ndarray] | None) -> OneGroupEngine:
+        return cast("OneGroupEngine", self._engine_class(self._family, resume))
+
+    def _due(self, upto: int | np.ndarray, moved: np.ndarray | None) -> set[int]:
+        """Return the groups in which something may happen without a row."""
+        if isinstance(upto, np.ndarray):
+            return self._active if moved is None else self._active.intersection(moved.tolist())
+        before, self._upto = self._upto, max(self._upto, upto)
+        clocks = (member.clock for member in self._family.members)
+        closes = before == MIN_TIME or any(clock.slide and clock.next_end(before) <= upto for clock in clocks)
+        return self._active if closes else set()
+
+    def _note(self, group: int) -> None:
+        """Note how many candidates a group has, and whether it is active."""
+        engine = self._engines[group]
+        before, self._sizes[group] = self._sizes.get(group, 0), len(engine.candidates().id)
+        self._total += self._sizes[group] - before
+        if self._sizes[group] or engine.owes_empty_list():
+            self._active.add(group)
+        else:
+            self._active.discard(group)
+
+    def _expire(self) -> None:
+        """Let groups without arrivals drop what has left the window, which after every row they do only with a row."""
+        window = self._family.query.window
+        if window.kind == "row" and self._upto > MIN_TIME:
+            for group in sorted(self._active):
+                self._engines[group].advance(_NOTHING, self._upto)
+                self._note(group)
 
     @property
     def switches(self) -> list[Any]:
-        """What engines that change their ways did, of all groups by time."""
+        """The changes of method of all groups' engines, by time."""
         every = [switch for engine in self._engines.values() for switch in getattr(engine, "switches", ())]
         return sorted(every, key=lambda switch: switch.time)
 
-    def busy(self) -> np.ndarray:
-        """Groups whose windows may still close with something to say; with changes after every row, all groups."""
-        self._catch_up()
-        if self._clock.slide:
-            return np.array(sorted(self._awake), np.int64)
-        if self._query.emit == "changes":  # the steps of a group are counted
-            return np.array(sorted(self._engines), np.int64)
-        return np.array(sorted(group for group, kept in self._kept.items() if kept), np.int64)
+    def active_groups(self) -> np.ndarray:
+        """Return the groups that keep rows or owe an empty list; all groups if the rows of each are counted."""
+        self._expire()
+        counted = self._family.query.window.kind == "row" and self._family.query.emit == "changes"
+        return np.array(sorted(self._engines if counted else self._active), np.int64)
 
-    def regroup(self, keep: np.ndarray) -> None:
-        """Forget all groups but these; they are numbered anew."""
-        old = [int(group) for group in keep]
-        self._engines = {new: self._engines[group] for new, group in enumerate(old) if group in self._engines}
-        self._kept = {new: self._kept[group] for new, group in enumerate(old) if group in self._kept}
-        self._awake = {new for new, group in enumerate(old) if group in self._awake}
-        self._total = sum(self._kept.values())
+    def keep_groups(self, keep: np.ndarray) -> None:
+        """Forget all groups except these, and number them from 0 on."""
+        old = dict(enumerate(keep.tolist()))
+        self._engines = {new: self._engines[group] for new, group in old.items() if group in self._engines}
+        self._sizes = {new: self._sizes[group] for new, group in old.items() if group in self._sizes}
+        self._active = {new for new, group in old.items() if group in self._active}
+        self._total = sum(self._sizes.values())
+
+    def change(self, family: QueryFamily, moved: np.ndarray, positions: np.ndarray | None = None) -> None:
+        """Continue with other members in every group."""
+        self._family = family
+        for engine in self._engines.values():
+            cast("ChangingEngine", engine).change(family, moved, positions)
 
     def candidates(self) -> Objects:
-        """What every group keeps, group by group."""
-        self._catch_up()
-        groups = sorted(self._engines)
-        kept = [self._engines[group].candidates() for group in groups]
-        codes = np.repeat(np.array(groups, np.int32), [len(objects.id) for objects in kept])
-        score, time, id = (np.concatenate([none[at] for none in (_NOTHING, *kept)]) for at in range(3))
-        return Objects(score, time, id, codes)
+        """Return the candidates of all groups, group by group."""
+        self._expire()
+        kept = {group: self._engines[group].candidates() for group in sorted(self._engines)}
+        codes = np.repeat(np.array(list(kept), np.int32), [len(rows.id) for rows in kept.values()])
+        return Objects.concat(kept.values())._replace(group=codes)
 
     def snapshot(self) -> Snapshot:
-        """Every group's snapshot, its names behind the group's number."""
+        """Return every group's snapshot, with the group's code before each name."""
         named = {
             f"{group}/{name}": array
             for group, engine in self._engines.items()
             for name, array in engine.snapshot().items()
         }
-        return {
-            **named,
-            "awake": np.array(sorted(self._awake), np.int64),
-            "peak": np.array([self.peak], np.int64),
-        }
+        if not self._family.is_single:
+            return {**named, "peak": np.array(self.peak)}
+        return {**named, "awake": np.array(sorted(self._active), np.int64), "peak": np.array([self.peak], np.int64)}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        saved = checked(resume, _HOLDS)
-        self._engines = {group: self._engine_class(self._query, part) for group, part in numbered(resume).items()}
-        self._kept = {group: len(engine.candidates().id) for group, engine in self._engines.items()}
-        self._total = sum(self._kept.values())
-        self._awake = {int(group) for group in saved["awake"]}
-        require(self._awake <= self._engines.keys(), "awake names a group of which nothing is saved")
-        self.peak = int(saved["peak"][0])
-
-    def _heed(self, group: int, answers: Answers) -> None:
-        """Whether the group's windows can still close with something to say."""
-        spoke = np.diff(answers.first)
-        if self._kept[group] or (len(spoke) and spoke[-1] > 0):
-            self._awake.add(group)
-        elif len(spoke):  # its last list told the empty window
-            self._awake.discard(group)
+        saved = checked(resume, _SINGLE if self._family.is_single else _SHARED)
+        self._engines = {group: self._make(part) for group, part in numbered(resume).items()}
+        for group in self._engines:
+            self._note(group)
+        if "awake" in saved:  # not all engines for one query store whether they owe an empty list
+            self._active = set(saved["awake"].tolist())
+            require(self._active <= self._engines.keys(), "awake names a group of which nothing is saved")
+        self.peak = int(saved["peak"].item())
 
 
-def deal(arrivals: Objects) -> dict[int, Objects]:
-    """The rows of each group, in their order."""
+def split_by_group(arrivals: Objects) -> dict[int, Objects]:
+    """Return the rows of each group, in their order."""
     if arrivals.group is None:
         return {0: arrivals} if len(arrivals.id) else {}
-    by_group = np.argsort(arrivals.group, kind="stable")
-    groups, first = np.unique(arrivals.group[by_group], return_index=True)
-    parts = np.split(by_group, first[1:]) if len(groups) else []
-    return {
-        int(group): Objects(arrivals.score[rows], arrivals.time[rows], arrivals.id[rows])
-        for group, rows in zip(groups, parts, strict=True)
-    }
-
-
-def _merged(said: list[tuple[int, Answers]]) -> Answers:
-    """All lists as one, by end, group and step."""
-    none = Answers(*(np.empty(0, t) for t in ("i8", "i8", "i4", "i8", "i8", "f8")))
-    step, end, _, _, id, score = (np.concatenate(c) for c in zip(none[:6], *(a[:6] for _, a in said), strict=True))
-    ranks = [a.rank for _, a in said if a.rank is not None]
-    group = np.repeat(np.array([g for g, _ in said], np.int32), [len(a.step) for _, a in said])
-    sizes = np.concatenate([none.first, *(np.diff(a.first) for _, a in said)])
-    order = np.lexsort((step, group, end))
-    begins = (np.cumsum(sizes) - sizes)[order]
-    sizes = sizes[order]
-    first = np.concatenate([[0], np.cumsum(sizes)])
-    rows = np.repeat(begins - first[:-1], sizes) + np.arange(first[-1])
-    rank = np.concatenate(ranks)[rows] if ranks else None
-    return Answers(step[order], end[order], group[order], first, id[rows], score[rows], rank)
+    order = np.argsort(arrivals.group, kind="stable")
+    groups, first = np.unique(arrivals.group[order], return_index=True)
+    rows = np.split(order, first[1:]) if len(groups) else []
+    return {group: arrivals.take(part)._replace(group=None) for group, part in zip(groups.tolist(), rows, strict=True)}

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines import slide_engine as _rounds
-from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.protocol import Objects
+from skyband.engines.slide_engine import SlideEngine
 from skyband.kernels import pretopk as kernels
 from skyband.kernels.pretopk import Nodes
-from skyband.kernels.slide import FREE, PEAK, STATE
-from skyband.windows import WindowAssigner
+from skyband.kernels.slide import FREE, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.engines.family import QueryFamily
     from skyband.kernels.answers import AnswerBuffer
-    from skyband.query import TopK
 
 
-class PreTopk:
+class PreTopk(SlideEngine):
     """Predict the k best of every open window, each in a heap of its own.
 
     A row's windows are known when it comes, so each open window can keep the k best of the rows it has
@@ -45,57 +44,28 @@ class PreTopk:
     k * H(size / slide) on random order. Figure 1 keeps 6 objects, not the 7 of the text.
     """
 
-    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        self._clock = WindowAssigner.of(query.window)
-        self._k = int(query.k)
-        length = _rounds.ring(self._clock)
-        _rounds.check_memory("pretopk", "k rows of every open window", length * self._k, query)
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        super().__init__(family, STATE)
+        length = 1 << (self._assigner.ratio - 1).bit_length()  # of a ring over all windows that can be open at once
+        self._check_memory("pretopk", "k rows of every open window", length * self._k)
         self._heaps = np.empty(length * self._k, np.int32)
         self._sizes = np.zeros(length, np.int64)
-        self._state = _rounds.fresh(STATE)
         self._nodes = Nodes(*(np.empty(0, t) for t in (float, "i8", "i8", "i8")))
         self._grow()
-        if resume is not None:
-            _rounds.restore(self.advance, self._state, self._clock, resume)
-        self.peak = int(self._state[PEAK])
+        self._restore(resume)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
-        """Take `arrivals`, then close every window that ends by `upto`."""
-        clock, end = self._clock, int(np.asarray(upto).item())
-        shape = (clock.size, clock.slide, clock.origin)
-
-        def take(lists: AnswerBuffer) -> int:
-            return int(
-                kernels.advance(
-                    *arrivals[:3],
-                    end,
-                    self._k,
-                    shape,
-                    self._nodes,
-                    self._heaps,
-                    self._sizes,
-                    lists,
-                    self._state,
-                )
-            )
-
-        answers = _rounds.answers(take, self._grow, self._state, clock, self._k, end)
-        self.peak = int(self._state[PEAK])
-        return answers
+    def _call_kernel(self, arrivals: Objects, end: int, buffer: AnswerBuffer) -> int:
+        kept = self._nodes, self._heaps, self._sizes
+        return int(kernels.advance(*arrivals[:3], end, self._k, self._shape, *kept, buffer, self._state))
 
     def candidates(self) -> Objects:
-        """The distinct objects of all lists, best first."""
+        """Return the distinct objects of all lists, best first."""
         nodes = self._nodes
         kept = np.flatnonzero(nodes.refs > 0)
-        kept = kept[np.lexsort((nodes.id[kept], nodes.score[kept]))[::-1]]
-        return Objects(nodes.score[kept], nodes.time[kept], nodes.id[kept])
-
-    def snapshot(self) -> Snapshot:
-        """The distinct objects, and how far they have come."""
-        return _rounds.saved(self.candidates(), self._state)
+        return Objects(nodes.score[kept], nodes.time[kept], nodes.id[kept]).by_rank()
 
     def _grow(self) -> None:
-        """Twice the nodes, the new ones chained as free."""
+        """Double the nodes, the new ones chained as free."""
         old = len(self._nodes.refs)
         new = max(2 * old, 64)
         self._nodes = Nodes(*(np.concatenate([c, np.empty(new - old, c.dtype)]) for c in self._nodes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival_engine import Rule, Steps, probabilistic
+from skyband.engines.arrival_engine import ArrivalEngine, Rule, probabilistic
 from skyband.engines.candidate_limit import limit as candidate_limit
 from skyband.engines.options import probability, whole
 from skyband.windows import WindowAssigner
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from skyband.engines.family import QueryFamily
     from skyband.engines.protocol import Objects
     from skyband.query import TopK
 
 ROWS = 1_000_000  # taken to be in a window by time: the limit grows with the logarithm only, so more does no harm
 
 
-class Probabilistic(Steps):
+class Probabilistic(ArrivalEngine):
     """Ignore an arrival whose rank makes it unlikely ever to be among the k best.
 
     In random order that probability falls steeply with the rank an object has when it comes. So keep the
@@ -52,14 +53,14 @@ class Probabilistic(Steps):
 
     def __init__(
         self,
-        query: TopK,
+        family: QueryFamily,
         resume: Mapping[str, np.ndarray] | None = None,
         *,
         limit: int | None = None,
         additional: int = 10,
         sigma: float = 0.001,
     ) -> None:
-        super().__init__(query, pa_rule(query, limit, additional, sigma), resume=resume)
+        super().__init__(family, pa_rule(family.query, limit, additional, sigma), resume=resume)
 
     def candidates(self) -> Objects:
         """The probabilistic k-skyband: the best-ranked, dominated or not."""

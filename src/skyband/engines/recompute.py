@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import WINDOWS, checked, held, objects, require
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from skyband.query import TopK
+    from skyband.engines.family import QueryFamily
 
 Asked = tuple[int, int, int, int]
 """An answer to give: its step and end, and which rows to select from, [low, high)."""
@@ -21,7 +21,7 @@ Asked = tuple[int, int, int, int]
 _HOLDS = {**objects(), "state": held("i8", 5)}
 
 
-class Recompute:
+class Recompute(OneGroupEngine):
     """Keep every row of the window; select its k best anew whenever there is an answer.
 
     What one would write without thinking, and so what the other engines are measured against.
@@ -38,11 +38,12 @@ class Recompute:
     [5.0, 5.0, 5.0, 3.0]
     """
 
-    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        query = family.query
         self._k = int(query.k)
         self._size = WindowAssigner.of(query.window).size
-        # after every row there are no windows to count: the clock is not asked
-        self._clock = WindowAssigner.of(query.window) if query.window.kind == "slide" else None
+        # after every row there are no windows to number
+        self._assigner = WindowAssigner.of(query.window) if query.window.kind == "slide" else None
         self._rows = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
         self._next: int | None = None  # the next window to answer, None: no row yet
         self._steps = 0  # rows seen, for answers after every row
@@ -53,16 +54,16 @@ class Recompute:
             require(np.diff(saved["time"]) >= 0, "its rows are in no order of time")
             self._rows = Objects(saved["score"], saved["time"], saved["id"])
             started, following, self._steps, spoke, self.peak = (int(n) for n in saved["state"])
-            if started and self._clock is not None and len(self._rows.time):
-                behind = int(self._clock.first(int(self._rows.time[-1]))) - following
+            if started and self._assigner is not None and len(self._rows.time):
+                behind = int(self._assigner.first(int(self._rows.time[-1]))) - following
                 require(behind < WINDOWS, "a row lies far after the next window")
             self._next = following if started else None
             self._spoke = bool(spoke)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
         """Take `arrivals`, then answer every window that ends by `upto`."""
         moment = int(np.asarray(upto).item())
-        clock = self._clock
+        clock = self._assigner
         asked = self._rows_asked(arrivals) if clock is None else self._windows_asked(arrivals, moment, clock)
         steps, ends, picks = [], [], []
         for step, end, low, high in asked:
@@ -88,6 +89,10 @@ class Recompute:
     def candidates(self) -> Objects:
         """Every row of the open windows, best first."""
         return self._rows.take(best(self._rows.score, len(self._rows.score)))
+
+    def owes_empty_list(self) -> bool:
+        """Return whether the last window had rows; after every row of a time window none is owed."""
+        return self._spoke and (self._assigner is not None)
 
     def snapshot(self) -> Snapshot:
         """The rows, and how far they have come."""
@@ -124,7 +129,7 @@ class Recompute:
 
     def _forget(self, upto: int) -> None:
         """Drop the rows that no window to come can hold."""
-        clock, time = self._clock, self._rows.time
+        clock, time = self._assigner, self._rows.time
         reach = upto - self._size + 1 if clock is None else int(clock.start(clock.first(upto)))
         self._rows = self._rows.take(slice(int(np.searchsorted(time, reach)), None))
         self.peak = max(self.peak, len(self._rows.score))

@@ -1,19 +1,17 @@
-"""ENGINES, the only list of engines there is.
+"""ENGINES, the one list of engines.
 
-The command line, the contract suite, the benchmarks and the docs all walk over it. Naming an engine's
-module as text keeps numba out of `import skyband`.
+The command line, the contract suite, the benchmarks and the docs iterate over it. Engine modules are named as text, so
+that `import skyband` does not import kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from skyband.engines.protocol import Traits
-from skyband.errors import QueryError, nearest
+from skyband.engines.family import QueryFamily
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +21,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Traits:
+    """What an engine can do, for the planner, the contract suite and the docs."""
+
+    exact: bool  # agrees with the oracle row by row, ties included
+    groups: bool  # takes a group column; otherwise `PerGroup` runs one engine for every group
+    windows: frozenset[str]  # the kinds of window it serves, see `Sliding.kinds`: "slide", "row", "every row"
+    minimal: bool  # candidates() is exactly the minimal set
+    cost: str  # per object, for the table in the docs
+    memory: str
+    paper: str  # where it comes from
+    bound: str = ""  # what it promises if it is not exact
+    shared: bool = False  # one structure serves all queries of a family; otherwise each query has an engine of its own
+    changes: bool = False  # queries may be added, removed and changed while it runs
+    points: Literal["grid", "watched"] | None = None
+    """How queries about points share a grid: "grid" keeps the window's points in it, "watched" keeps what the engine
+    keeps for each query, of arrivals only; None: they do not."""
+    grid_list: str = ""  # what each of them keeps besides the points in the grid
+
+
+@dataclass(frozen=True)
+class EngineEntry:
     """An engine by name: what it can do, and where its class is."""
 
     name: str
@@ -31,29 +49,46 @@ class Entry:
     traits: Traits
     options: tuple[str, ...] = ()  # what `run(..., options=)` may set on it
 
-    def load(self) -> EngineClass:
-        """The engine's class; imports its kernels."""
+    def load(self) -> Callable[..., Engine]:
+        """Import the engine; return a function that makes one: of a query, a snapshot and options.
+
+        Examples
+        --------
+        >>> import skyband as sb
+        >>> engine = sb.ENGINES["mintopk"].load()(sb.TopK(k=1, by="x", window=sb.Counting(3)))
+        >>> len(engine.candidates().id)
+        0
+        """
+        engine_class = self.engine_class()
+
+        def make(query: TopK, resume: Mapping[str, np.ndarray] | None = None, **options: Any) -> Engine:
+            return engine_class(QueryFamily.of(query), resume, **options)
+
+        return make
+
+    def engine_class(self) -> EngineClass:
+        """Import the engine's class and its kernels."""
         module, _, attribute = self.where.partition(":")
         found: EngineClass = getattr(import_module(f"skyband.engines.{module}"), attribute)
         return found
 
 
-class Registry(Mapping[str, Entry]):
-    """The engines by name, best first.
+class Registry(Mapping[str, EngineEntry]):
+    """The engines by name, the default first.
 
     Examples
     --------
     >>> import skyband as sb
     >>> list(sb.ENGINES)
-    ['sweep', 'mintopk', 'pretopk', 'sap', 'recompute', 'strict', ...]
+    ['sweep', 'mintopk', 'pretopk', 'sap', 'recompute', 'mtoplist', 'mtopband', 'strict', ...]
     >>> sb.ENGINES["mintopk"].traits.exact
     True
     """
 
-    def __init__(self, *entries: Entry) -> None:
+    def __init__(self, *entries: EngineEntry) -> None:
         self._entries = {entry.name: entry for entry in entries}
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> EngineEntry:
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -66,13 +101,14 @@ class Registry(Mapping[str, Entry]):
 _EVERY = frozenset({"slide", "row"})
 _SLIDE = frozenset({"slide"})
 _MINTOPK = "Yang et al., EDBT 2011"
+_MTOPS = "Shastri et al., CIKM 2011"
 _ROWS = frozenset({"every row"})
 _TOPKW = "Pripuzic et al., TODS 2015"
 
 
-def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, ...]) -> Entry:
-    """SA or RA behind a buffer."""
-    return Entry(
+def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, ...]) -> EngineEntry:
+    """Make the entry of SA or RA behind a buffer."""
+    return EngineEntry(
         name,
         f"filtered:{name}",
         Traits(
@@ -83,14 +119,15 @@ def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, 
             cost=cost,
             memory=f"a buffer of b rows, its {screen} filter, the {band} k-skyband",
             paper=f"{_TOPKW}, section 5",
+            points="watched",
         ),
         ("buffer", *options),
     )
 
 
-def _celled(name: str, label: str, lists: str, search: str, paper: str) -> Entry:
-    """An engine that keeps the whole window in the cells of a grid."""
-    return Entry(
+def _celled(name: str, label: str, lists: str, search: str, paper: str) -> EngineEntry:
+    """Make the entry of an engine that keeps the whole window in the cells of a grid."""
+    return EngineEntry(
         name,
         f"{name}:{name.upper()}",
         Traits(
@@ -99,10 +136,12 @@ def _celled(name: str, label: str, lists: str, search: str, paper: str) -> Entry
             windows=_ROWS,
             minimal=False,
             cost=f"O(1), O(k) for a candidate, and a search of the cells {search}",
-            memory=f"every row of the window, and {lists}",
+            memory=f"every row of the window; for each query {lists}",
             paper=f"{paper}, after {_TOPKW}, section 2 ({label})",
+            points="grid",
+            grid_list=lists,
         ),
-        ("grid", "slices"),
+        ("grid", "slices", "index"),
     )
 
 
@@ -111,7 +150,7 @@ _BY_WALK = "O(log c + k + log k / gamma) on average in random order, of c candid
 _BY_BAR = "2 comparisons for nearly every row in random order"
 
 ENGINES = Registry(
-    Entry(
+    EngineEntry(
         "sweep",
         "sweep:sweep_for",
         Traits(
@@ -120,11 +159,15 @@ ENGINES = Registry(
             windows=_EVERY,
             minimal=True,
             cost="O(1) for nearly every row, O(log k) for a candidate",
-            memory="about 1.5 times the minimal set in random order, at most twice",
+            memory="at most twice the minimal set, about 1.5 times in random order",
             paper="ours",
+            shared=True,
+            changes=True,
+            points="grid",
+            grid_list="a reserve behind its k best",
         ),
     ),
-    Entry(
+    EngineEntry(
         "mintopk",
         "mintopk:MinTopk",
         Traits(
@@ -137,7 +180,7 @@ ENGINES = Registry(
             paper=f"{_MINTOPK}, section 4",
         ),
     ),
-    Entry(
+    EngineEntry(
         "pretopk",
         "pretopk:PreTopk",
         Traits(
@@ -150,7 +193,7 @@ ENGINES = Registry(
             paper=f"{_MINTOPK}, section 3.2",
         ),
     ),
-    Entry(
+    EngineEntry(
         "sap",
         "sap:SAP",
         Traits(
@@ -164,7 +207,7 @@ ENGINES = Registry(
         ),
         ("partition",),
     ),
-    Entry(
+    EngineEntry(
         "recompute",
         "recompute:Recompute",
         Traits(
@@ -177,7 +220,35 @@ ENGINES = Registry(
             paper="the plain way",
         ),
     ),
-    Entry(
+    EngineEntry(
+        "mtoplist",
+        "mtoplist:MTopList",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_SLIDE,
+            minimal=True,
+            cost="O(v / 64 + w) for an arrival that enters w of v views",
+            memory="the minimal set of all queries, 1 pointer a view",
+            paper=f"{_MTOPS}, section 6",
+            shared=True,
+        ),
+    ),
+    EngineEntry(
+        "mtopband",
+        "mtopband:MTopBand",
+        Traits(
+            exact=True,
+            groups=False,
+            windows=_SLIDE,
+            minimal=True,
+            cost="O(v / 64 + w log k) for an arrival that enters w of v views",
+            memory="the minimal set of all queries, k references a view",
+            paper=f"{_MTOPS}, section 5",
+            shared=True,
+        ),
+    ),
+    EngineEntry(
         "strict",
         "strict:Strict",
         Traits(
@@ -190,7 +261,7 @@ ENGINES = Registry(
             paper=f"{_TOPKW}, section 3.2 (SA)",
         ),
     ),
-    Entry(
+    EngineEntry(
         "relaxed",
         "relaxed:Relaxed",
         Traits(
@@ -204,7 +275,7 @@ ENGINES = Registry(
         ),
         ("gamma",),
     ),
-    Entry(
+    EngineEntry(
         "probabilistic",
         "probabilistic:Probabilistic",
         Traits(
@@ -217,6 +288,7 @@ ENGINES = Registry(
             paper=f"{_TOPKW}, section 4.1 (PA)",
             bound="in random order, of N rows over windows of n, fewer than sigma * N / n missed and fewer than "
             "1.5 * sigma * N / n false; in any other order nothing",
+            points="watched",
         ),
         ("limit", "additional", "sigma"),
     ),
@@ -226,7 +298,7 @@ ENGINES = Registry(
     _filtered("rasf", "relaxed", "strict", _BY_COUNT, ("gamma", "cell")),
     _filtered("rarf", "relaxed", "relaxed", _BY_WALK, ("gamma", "cell")),
     _filtered("rapf", "relaxed", "probabilistic", _BY_BAR, ("gamma", "sigma", "limit")),
-    Entry(
+    EngineEntry(
         "hybrid",
         "hybrid:Hybrid",
         Traits(
@@ -242,30 +314,8 @@ ENGINES = Registry(
         ),
         ("buffer", "gamma", "sigma", "limit", "additional"),
     ),
-    _celled("tma", "TMA", "the k best", "when one of the k best leaves", "Mouratidis et al., SIGMOD 2006"),
+    _celled("tma", "TMA", "its k best", "when one of the k best leaves", "Mouratidis et al., SIGMOD 2006"),
     _celled("sma", "SMA", "a k-skyband", "when fewer than k are left", "Mouratidis et al., SIGMOD 2006"),
-    _celled("cpm", "CPM/w", "the k best", "when one of the k best leaves", "Mouratidis and Papadias, TKDE 2007"),
+    _celled("cpm", "CPM/w", "its k best", "when one of the k best leaves", "Mouratidis and Papadias, TKDE 2007"),
     _celled("snn", "SNN", "a k-skyband", "when fewer than k are left", "Mouratidis and Papadias, TKDE 2007"),
 )
-
-
-def build(
-    name: str,
-    query: TopK,
-    resume: Mapping[str, np.ndarray] | None = None,
-    options: Mapping[str, object] | None = None,
-) -> Engine:
-    """A running engine for `query`, with `PerGroup` around one that knows no groups."""
-    entry = ENGINES[name]
-    for option, value in (options or {}).items():
-        if option not in entry.options:
-            known = nearest(str(option), entry.options)
-            msg = f"options={{{option!r}: {value!r}}} says nothing to engine={name!r}: {known}"
-            raise QueryError(msg)
-    told: dict[str, Any] = dict(options or {})
-    made: EngineClass = partial(entry.load(), **told) if told else entry.load()
-    if entry.traits.groups or not query.per:
-        return made(query, resume)
-    from skyband.engines.per_group import PerGroup
-
-    return PerGroup(made, query, resume)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival_engine import Steps, relaxed
+from skyband.engines.arrival_engine import ArrivalEngine, relaxed
 from skyband.engines.options import coefficient
 
 if TYPE_CHECKING:
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from skyband.query import TopK
+    from skyband.engines.family import QueryFamily
 
 
-class Relaxed(Steps):
+class Relaxed(ArrivalEngine):
     """Let every arrival in; drop what is dominated when the candidates have grown by `gamma` since the last time.
 
     One walk from the best object down, with a heap of the k latest times so far, finds all that k better ones
@@ -41,5 +41,7 @@ class Relaxed(Steps):
     of table VII the candidates have reached their limit of 3 and o10 is dominated: it should be struck out.
     """
 
-    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None, *, gamma: float = 0.2) -> None:
-        super().__init__(query, relaxed(query.k, coefficient("gamma", gamma)), resume=resume)
+    def __init__(
+        self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None, *, gamma: float = 0.2
+    ) -> None:
+        super().__init__(family, relaxed(family.query.k, coefficient("gamma", gamma)), resume=resume)

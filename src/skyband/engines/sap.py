@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines import slide_engine as _rounds
-from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.engines.recompute import best
+from skyband.engines.protocol import Answers, Objects
+from skyband.engines.slide_engine import SlideEngine
 from skyband.errors import QueryError
 from skyband.kernels import sap as kernels
 from skyband.kernels.sap import BUILDS, BUILT, FIRST, MADE, NUMBERS, PARTS, SLOTS, TAKEN, Parts, Rule
 from skyband.kernels.slide import COUNT, OLDEST, PEAK
-from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.engines.family import QueryFamily
     from skyband.kernels.answers import AnswerBuffer
-    from skyband.query import TopK
 
 _EQUAL, _LEAST, _MOST = 10, 30, 4  # partitions of equal length; most and fewest of those whose length follows the rows
 _DROP = 3.0  # standard errors; the best of panes vary more than any rows do
-_ROOM = 1_024
+_CAPACITY = 1_024
 
 
-class SAP:
+class SAP(SlideEngine):
     """Cut the window into partitions; keep the k best of each, and look behind them only where a partition expires.
 
     The k best of a window are among the k best of its partitions, as long as no partition is cut by the window's start.
@@ -56,53 +54,41 @@ class SAP:
     """
 
     def __init__(
-        self, query: TopK, resume: Mapping[str, np.ndarray] | None = None, *, partition: str = "dynamic"
+        self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None, *, partition: str = "dynamic"
     ) -> None:
-        self._clock = WindowAssigner.of(query.window)
-        self._k = int(query.k)
-        _rounds.check_memory("sap", f"k rows of each of {SLOTS} partitions", SLOTS * self._k, query)
-        self._rule = _rule(partition, self._clock.ratio)
-        self._state = _rounds.fresh(NUMBERS)
+        super().__init__(family, NUMBERS)
+        self._check_memory("sap", f"k rows of each of {SLOTS} partitions", SLOTS * self._k)
+        self._rule = _rule(partition, self._assigner.ratio)
         self._state[BUILT] = -1
         none, best_of_each = np.zeros((5, SLOTS), np.int64), np.zeros((SLOTS, self._k), np.int64)
         self._parts = Parts(none[0], none[1], none[2], none[3], best_of_each, none[4], np.zeros(self._k))
-        self._front = np.empty(_ROOM, np.int64)
-        self._rows = Objects(np.empty(_ROOM), np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64))
+        self._front = np.empty(_CAPACITY, np.int64)
+        self._rows = Objects(np.empty(_CAPACITY), np.empty(_CAPACITY, np.int64), np.empty(_CAPACITY, np.int64))
         self._low = self._high = 0  # where in them the rows of the open windows are
-        if resume is not None:
-            _rounds.restore(self.advance, self._state, self._clock, resume)
-        self.peak = int(self._state[PEAK])
+        self._restore(resume)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
         """Take `arrivals`, then close every window that ends by `upto`."""
-        clock, end = self._clock, int(np.asarray(upto).item())
-        shape = (clock.size, clock.slide, clock.origin)
         self._append(arrivals)
-        score, time, id = (column[: self._high] for column in self._rows[:3])
-
-        def take(lists: AnswerBuffer) -> int:
-            parts, front, state = self._parts, self._front, self._state
-            return int(kernels.advance(score, time, id, end, self._k, shape, self._rule, parts, front, lists, state))
-
-        answers = _rounds.answers(take, self._grow, self._state, clock, self._k, end)
-        self._state[PEAK] = max(self._state[PEAK], self._high - self._low)
-        live = int(clock.start(int(self._state[OLDEST])))
-        self._low += int(np.searchsorted(time[self._low :], live))
-        self._state[COUNT] = self._high - self._low
-        self.peak = int(self._state[PEAK])
+        rows = Objects(*(column[: self._high] for column in self._rows[:3]))
+        answers, state = super().advance(rows, upto, moved), self._state
+        state[PEAK] = max(state[PEAK], self._high - self._low)
+        live = int(self._assigner.start(int(state[OLDEST])))
+        self._low += int(np.searchsorted(rows.time[self._low :], live))
+        state[COUNT] = self._high - self._low
+        self.peak = int(state[PEAK])
         return answers
 
-    def candidates(self) -> Objects:
-        """Every row of the open windows, best first."""
-        rows = Objects(*(column[self._low : self._high].copy() for column in self._rows[:3]))
-        return rows.take(best(rows.score, len(rows.score)))
+    def _call_kernel(self, arrivals: Objects, end: int, buffer: AnswerBuffer) -> int:
+        kept = self._rule, self._parts, self._front
+        return int(kernels.advance(*arrivals[:3], end, self._k, self._shape, *kept, buffer, self._state))
 
-    def snapshot(self) -> Snapshot:
-        """The rows, and how far they have come."""
-        return _rounds.saved(self.candidates(), self._state)
+    def candidates(self) -> Objects:
+        """Return every row of the open windows, best first."""
+        return Objects(*(column[self._low : self._high] for column in self._rows[:3])).by_rank()
 
     def partitions(self) -> tuple[int, int]:
-        """How many were made so far, and for how many of them meaningful rows were looked up."""
+        """Return how many were made so far, and for how many of them meaningful rows were looked up."""
         return int(self._state[MADE]), int(self._state[BUILDS])
 
     def _append(self, arrivals: Objects) -> None:
@@ -113,7 +99,7 @@ class SAP:
             base = min(self._low, int(parts.low[state[FIRST]])) if state[PARTS] else self._low
             kept, old = self._high - base, self._rows[:3]
             small = 4 * (kept + new) > 3 * len(self._rows.id)  # new memory is dear: the same serves again if it can
-            moved = [np.empty(max(2 * (kept + new), _ROOM), column.dtype) for column in old] if small else old
+            moved = [np.empty(max(2 * (kept + new), _CAPACITY), column.dtype) for column in old] if small else old
             for to, column in zip(moved, old, strict=True):
                 to[:kept] = column[base : self._high]
             self._rows = Objects(*moved)

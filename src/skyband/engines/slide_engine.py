@@ -1,12 +1,13 @@
-"""Calls a kernel in rounds, until it has taken all arrivals; makes answers of the lists it filled."""
+"""The base of engines driven by closing windows: calls a kernel until it has taken all arrivals."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.protocol import Answers, Objects, Snapshot
+from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import FAR, checked, held, objects, require
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.answers import AnswerBuffer, concatenate
@@ -23,90 +24,99 @@ from skyband.kernels.slide import (
     ROW,
     SPOKE,
 )
+from skyband.windows import MIN_TIME, WindowAssigner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from skyband.query import TopK
-    from skyband.windows import WindowAssigner
+    from skyband.engines.family import QueryFamily
 
-_ROUND = 1 << 24  # rows in the lists of one round, at most (or k)
-_NEVER = -(1 << 62)  # no window yet
-_REFERENCES = 1 << 26  # to rows that an engine makes room for beforehand
-_HOLDS = {**objects(), "state": held("i8", 3)}
+_ROUND_ROWS = 1 << 24  # rows in the lists of one round, at most (or k)
+_MAX_REFERENCES = 1 << 26  # to rows, that an engine allocates before the first row
+_COLUMNS = {**objects(), "state": held("i8", 3)}
 
 
-def fresh(numbers: int) -> np.ndarray:
-    """The numbers a kernel keeps, before the first row."""
-    state = np.zeros(numbers, np.int64)
-    state[[OLDEST, NEWEST]] = _NEVER
-    state[FREE] = -1
-    return state
+class SlideEngine(OneGroupEngine):
+    """An engine for one query that gathers rows between two closing windows.
 
+    A subclass allocates what its kernel keeps, then calls `restore`.
+    """
 
-def check_memory(engine: str, what: str, references: int, query: TopK) -> None:
-    """Raise if an engine whose memory grows with k and the window would need too much before the first row."""
-    if references > _REFERENCES:
-        msg = (
-            f"engine={engine!r} keeps {what}: these must be at most {_REFERENCES:,}, got {references:,} "
-            f"with k={query.k}, window={query.window!r}: write engine='sweep'"
-        )
-        raise QueryError(msg)
+    def __init__(self, family: QueryFamily, state_size: int) -> None:
+        self._query = family.query
+        self._assigner = WindowAssigner.of(family.query.window)
+        self._k = int(family.query.k)
+        self._state = np.zeros(state_size, np.int64)
+        self._state[[OLDEST, NEWEST]] = MIN_TIME
+        self._state[FREE] = -1
+        self.peak = 0
 
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        """The windows as kernels take them."""
+        return self._assigner.size, self._assigner.slide, self._assigner.origin
 
-def ring(clock: WindowAssigner) -> int:
-    """Length of a ring over all windows that can be open at once: a power of two."""
-    return 1 << (clock.ratio - 1).bit_length()
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
+        """Take `arrivals`, then close every window that ends by `upto`."""
+        end, state = int(np.asarray(upto).item()), self._state
+        state[ROW] = 0
+        found = []
+        why = NO_ROOM
+        while why == NO_ROOM:
+            windows = min(max(int(self._assigner.first(end)) - int(state[OLDEST]), 0) + 1, _ROUND_ROWS // self._k + 1)
+            buffer = AnswerBuffer.allocate(windows, windows * self._k)
+            state[[LISTS, OUT]] = 0
+            while (why := self._call_kernel(arrivals, end, buffer)) == NO_NODE:
+                self._grow()
+            found.append(buffer.written(int(state[LISTS]), int(state[OUT])))
+        self.peak = int(state[PEAK])
+        step, _, _, _, first, id, score, _ = concatenate(found)
+        return Answers(step, self._assigner.end(step), np.zeros(len(step), np.int32), first, id, score)
 
+    @abstractmethod
+    def _call_kernel(self, arrivals: Objects, end: int, buffer: AnswerBuffer) -> int:
+        """Take arrivals from `state[ROW]` on; return why it came back."""
 
-def answers(
-    take: Callable[[AnswerBuffer], int],
-    grow: Callable[[], None],
-    state: np.ndarray,
-    clock: WindowAssigner,
-    k: int,
-    upto: int,
-) -> Answers:
-    """What `take` gives out, called again with more nodes or more room until it is done."""
-    state[ROW] = 0
-    rounds: list[AnswerBuffer] = []
-    why = NO_ROOM
-    while why == NO_ROOM:
-        windows = min(max(int(clock.first(upto)) - int(state[OLDEST]), 0) + 1, _ROUND // k + 1)
-        state[[LISTS, OUT]] = 0
-        lists = AnswerBuffer.allocate(windows, windows * k)
-        while (why := take(lists)) == NO_NODE:
-            grow()
-        rounds.append(lists.written(int(state[LISTS]), int(state[OUT])))
-    step, _, _, _, first, id, score, _ = concatenate(rounds)
-    return Answers(step, clock.end(step), np.zeros(len(step), np.int32), first, id, score)
+    @abstractmethod
+    def _grow(self) -> None:
+        """Allocate more of what the kernel ran out of."""
 
+    def owes_empty_list(self) -> bool:
+        """Return whether the last window had rows, so that an empty one must be reported."""
+        return bool(self._state[SPOKE])
 
-def saved(kept: Objects, state: np.ndarray) -> Snapshot:
-    """The objects kept and three numbers: the predicted lists follow from them (theorem 3.1)."""
-    return {"score": kept.score, "time": kept.time, "id": kept.id, "state": state[[OLDEST, SPOKE, PEAK]]}
+    def snapshot(self) -> Snapshot:
+        """Return the candidates and three numbers: the predicted lists follow from them (theorem 3.1)."""
+        kept = self.candidates()
+        return {"score": kept.score, "time": kept.time, "id": kept.id, "state": self._state[[OLDEST, SPOKE, PEAK]]}
 
+    def _restore(self, resume: Mapping[str, np.ndarray] | None) -> None:
+        """Insert the candidates of a snapshot again, in their old order, into the windows that were open."""
+        if resume is None:
+            return
+        saved = checked(resume, _COLUMNS)
+        state, assigner = self._state, self._assigner
+        oldest, spoke, peak = (int(n) for n in saved["state"])
+        rows = Objects(saved["score"], saved["time"], saved["id"]).take(np.argsort(saved["id"]))
+        start, end = assigner.start(oldest), assigner.end(oldest)
+        far = FAR + assigner.size + assigner.slide
+        require(oldest == MIN_TIME or -far <= start < end <= far, "its oldest window lies far away")
+        require(spoke in (0, 1) and peak >= 0, "state has a value that it cannot have")
+        state[OLDEST], state[SPOKE] = oldest, spoke
+        if len(rows.id):
+            require((np.diff(rows.id) > 0) & (np.diff(rows.time) >= 0), "its rows are in no order of time and id")
+            require((rows.time >= start) & (rows.time < end), "a row is in no open window")
+            self.advance(rows, end - 1)
+        if state[COUNT] != len(rows.id):
+            msg = f"{state[COUNT]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
+            raise SnapshotError(msg)
+        self.peak = state[PEAK] = peak
 
-def restore(
-    advance: Callable[[Objects, int], Answers],
-    state: np.ndarray,
-    clock: WindowAssigner,
-    resume: Mapping[str, np.ndarray],
-) -> None:
-    """Insert what was kept once more, in its old order, into the windows that were open."""
-    saved = checked(resume, _HOLDS)
-    oldest, spoke, peak = (int(n) for n in saved["state"])
-    rows = Objects(saved["score"], saved["time"], saved["id"]).take(np.argsort(saved["id"]))
-    start, end = clock.start(oldest), clock.end(oldest)
-    far = FAR + clock.size + clock.slide
-    require(oldest == _NEVER or -far <= start < end <= far, "its oldest window lies far away")
-    require(spoke in (0, 1) and peak >= 0, "state has a value that it cannot have")
-    state[OLDEST], state[SPOKE] = oldest, spoke
-    if len(rows.id):
-        require((np.diff(rows.id) > 0) & (np.diff(rows.time) >= 0), "its rows are in no order of time and id")
-        require((rows.time >= start) & (rows.time < end), "a row is in no open window")
-        advance(rows, end - 1)
-    if state[COUNT] != len(rows.id):
-        msg = f"{state[COUNT]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
-        raise SnapshotError(msg)
-    state[PEAK] = peak
+    def _check_memory(self, engine: str, what: str, references: int) -> None:
+        """Raise if what an engine allocates before the first row, which grows with k and the window, is too much."""
+        if references > _MAX_REFERENCES:
+            msg = (
+                f"engine={engine!r} keeps {what}: these must be at most {_MAX_REFERENCES:,}, got {references:,} "
+                f"with k={self._k}, window={self._query.window!r}: write engine='sweep'"
+            )
+            raise QueryError(msg)

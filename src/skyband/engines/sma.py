@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skyband.engines.single_grid import Single
+from skyband.engines.point_grid import BAND, ListRule, PointGrid
 
 
-class SMA(Single):
+class SMA(PointGrid):
     """Keep, of the objects above a threshold, those that fewer than k later ones beat.
 
     The threshold is the k-th score at the last search, so that most objects that expire leave a successor behind. Only
-    when fewer than k are left is there a search, as in TMA. For many weighted sums: `Many(..., rule="band")`.
+    when fewer than k are left is there a search, as in TMA.
 
     Exact. A list beyond 4 k + 8 is cut to its best 2 k, and the threshold raised to the last of them: otherwise the
     threshold of a window that was still filling up would stay for good.
@@ -32,4 +32,4 @@ class SMA(Single):
     sections 6 and 8. Both have prose only: the order of the cells and the counters of dominators are ours.
     """
 
-    rule: ClassVar[str] = "band"
+    rule: ClassVar[ListRule] = BAND

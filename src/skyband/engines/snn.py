@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skyband.engines.single_grid import Single
+from skyband.engines.point_grid import BAND, ListRule, PointGrid
 
 
-class SNN(Single):
+class SNN(PointGrid):
     """Keep, of the objects nearer than a threshold, those that fewer than k later ones beat.
 
     As `sma`, for distances: a search visits cells outwards from the target. For one query the score is the only
-    dimension; for many targets in the plane: `Many(Targets.of("euclidean", to=...), rule="band")`.
+    dimension; `sb.run` of a list of `sb.distance` queries serves many targets.
 
     Exact. A list beyond 4 k + 8 is cut to its best 2 k, as in `sma`.
 
@@ -31,4 +31,4 @@ class SNN(Single):
     lets the threshold become s2 at step 2; table II keeps s1 up to step 8, as does a threshold that only searches set.
     """
 
-    rule: ClassVar[str] = "band"
+    rule: ClassVar[ListRule] = BAND

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival_engine import Steps, strict
+from skyband.engines.arrival_engine import ArrivalEngine, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
 
-    from skyband.query import TopK
+    from skyband.engines.family import QueryFamily
 
 
-class Strict(Steps):
+class Strict(ArrivalEngine):
     """Forget an object as soon as k later arrivals beat it.
 
     Its k dominators outlive it, so no answer can contain it again. Every object counts its dominators: an arrival
@@ -38,5 +38,5 @@ class Strict(Steps):
     prints the sign for "ranked higher" where "dominates" is meant.
     """
 
-    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        super().__init__(query, strict(), resume=resume)
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        super().__init__(family, strict(), resume=resume)

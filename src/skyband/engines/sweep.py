@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from skyband.windows import WindowAssigner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyband.query import TopK
+    from skyband.engines.family import QueryFamily
 
 _MOST = 1 << 24  # rows of answers written before the kernel comes up for air
 _HOLDS = {
@@ -32,7 +32,7 @@ _HOLDS = {
 }
 
 
-class Sweep:
+class Sweep(Engine):
     """Scan each pane for its k best, and merge them into the band only when an answer needs them.
 
     A row outside the k best of its own pane can never be in an answer, and finding that out costs one
@@ -57,9 +57,10 @@ class Sweep:
     k * H(size / slide) in random order, not the 2 k of theorem 3.2.
     """
 
-    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        query = family.query
         clock = WindowAssigner.of(query.window)
-        self._shape = Shape(query.k, clock.size, clock.slide, clock.origin)
+        self._shape = Shape(int(query.k), clock.size, clock.slide, clock.origin)
         self.peak = 0
         self._upto = NEVER
         self._last_page: AnswerBuffer | None = None
@@ -186,11 +187,11 @@ class Sweep:
             self._bands.enlarge(room)
         self._groups = max(self._groups, groups)
 
-    def busy(self) -> np.ndarray:
+    def active_groups(self) -> np.ndarray:
         """Groups that keep rows, or have yet to say that their window has become empty."""
         return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown)
 
-    def regroup(self, keep: np.ndarray) -> None:
+    def keep_groups(self, keep: np.ndarray) -> None:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
         known = keep[keep < self._groups]
         self._marks, self._groups = marks_of(self._marks, known), len(known)
@@ -204,7 +205,7 @@ class Sweep:
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(rows.score, rows.time, rows.id, group)
 
-    def may_name(self) -> np.ndarray:
+    def live_ids(self) -> np.ndarray:
         """The ids of all rows that an answer may still name, and of some more that the next merge drops."""
         return self._bands.whole().id
 
@@ -219,34 +220,25 @@ class Sweep:
         }
 
 
-def sweep_for(query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> Engine:
-    """The form of our engine that serves the query's window: pane by pane, or after every row."""
-    if "every row" in query.window.kinds:
+def sweep_for(family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None, **options: Any) -> Engine:
+    """Make the form of our engine that serves a family: over points, many queries, or one by window or by row."""
+    if family.points:
+        from skyband.engines.point_grid import PointGrid
+
+        return PointGrid(family, resume, **options)
+    if not family.is_single:
+        from skyband.engines.sweep_shared import SharedSweep
+
+        return SharedSweep(family, resume)
+    if "every row" in family.query.window.kinds:
         from skyband.engines.sweep_each_row import SweepEachRow
 
-        return SweepEachRow(query, resume)
-    return Sweep(query, resume)
+        return SweepEachRow(family, resume)
+    return Sweep(family, resume)
 
 
 def _bound(pages: list[AnswerBuffer], groups: int) -> Answers:
     """All pages as one, ordered by end, group and step."""
     step, end, group, _, first, ids, score, _ = concatenate(pages)
     answers = Answers(step, end, group.astype(np.int32), first, ids, score)
-    return answers if groups == 1 else ordered(answers)
-
-
-def ordered(answers: Answers) -> Answers:
-    """The same lists ordered by end, then group, then step; a copy always, since the page serves again."""
-    order = np.lexsort((answers.step, answers.group, answers.end))
-    sizes = np.diff(answers.first)[order]
-    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    place = np.arange(first[-1]) + np.repeat(answers.first[:-1][order] - first[:-1], sizes)
-    return Answers(
-        answers.step[order],
-        answers.end[order],
-        answers.group[order],
-        first,
-        answers.id[place],
-        answers.score[place],
-        None if answers.rank is None else answers.rank[place],
-    )
+    return answers if groups == 1 else answers.in_order()

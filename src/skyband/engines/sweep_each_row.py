@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
-from skyband.engines.protocol import Answers, Objects, Snapshot
-from skyband.engines.sweep import ordered
+from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.engines.validation import banded, checked, held, real, require
 from skyband.kernels.answers import AnswerBuffer
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
@@ -21,7 +20,7 @@ from skyband.windows import WindowAssigner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyband.query import TopK
+    from skyband.engines.family import QueryFamily
 
 _MOST = 1 << 24  # rows of answers written before the kernel comes up for air
 _LEAST = 1 << 12
@@ -43,7 +42,7 @@ _HOLDS = {
 _FRESH = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}
 
 
-class SweepEachRow:
+class SweepEachRow(Engine):
     """Keep the best of the window ranked down to a bar, and pass over all rows below it.
 
     No list changes while no row reaches the bar and none of the k best expires, so the next row to look at is found
@@ -73,7 +72,8 @@ class SweepEachRow:
     The bar is that of Pripuzic et al., TODS 2015, section 4.1 (PA); the rows below it are what makes it exact here.
     """
 
-    def __init__(self, query: TopK, resume: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        query = family.query
         window, spare = query.window, math.ceil(4 * math.sqrt(query.k))
         self._shape = Shape(int(query.k), WindowAssigner.of(window).size, spare, window.counts, _EMITS[query.emit], 0)
         self._room = _LEAST
@@ -189,7 +189,7 @@ class SweepEachRow:
             self._bands.enlarge(room)
         self._groups = max(self._groups, groups)
 
-    def busy(self) -> np.ndarray:
+    def active_groups(self) -> np.ndarray:
         """Groups that keep rows of the window, or have yet to say that it has become empty.
 
         With "changes" these are all groups: their steps are counted, and what leaves a window shows at the next row.
@@ -201,7 +201,7 @@ class SweepEachRow:
         self.candidates()  # drops what has left the window
         return np.flatnonzero(self._bands.first[1] > self._bands.first[0])
 
-    def regroup(self, keep: np.ndarray) -> None:
+    def keep_groups(self, keep: np.ndarray) -> None:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
         known = keep[keep < self._groups]
         self._marks, self._groups = marks_of(self._marks, known), len(known)
@@ -217,12 +217,12 @@ class SweepEachRow:
         group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         return Objects(bands.score, bands.time, bands.mark >> 1, group)
 
-    def with_query(self, query: TopK) -> SweepEachRow:
-        """An engine for `query` that goes on from here: with another k, or giving out other lists.
+    def with_family(self, family: QueryFamily) -> SweepEachRow:
+        """An engine for another family that goes on from here: with another k, or giving out other lists.
 
         A larger k is exact for windows that begin after all rows so far. The next step of each group gives its list.
         """
-        other = SweepEachRow(query, self.snapshot())
+        other = SweepEachRow(family, self.snapshot())
         other._marks.lost[:], other._upto = True, self._upto
         return other
 
@@ -231,7 +231,7 @@ class SweepEachRow:
         mark: np.ndarray = self._bands.whole().mark
         return mark[mark & 1 == 1] >> 1
 
-    def held(self) -> tuple[int, int]:
+    def kept_counts(self) -> tuple[int, int]:
         """References to rows, and rows: those ranked and those that wait."""
         return len(self._bands), len(self._bands)
 
@@ -254,4 +254,4 @@ def _bound(page: AnswerBuffer, owners: list[np.ndarray], *, once: bool) -> Answe
     else:
         group = np.repeat(np.tile(np.arange(groups, dtype=np.int32), len(owners)), np.concatenate(owners))
     answers = Answers(page.step, page.end, group, page.first, page.id, page.score, page.rank if once else None)
-    return answers if groups == 1 else ordered(answers)
+    return answers if groups == 1 else answers.in_order()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skyband.engines.single_grid import Single
+from skyband.engines.point_grid import BEST, ListRule, PointGrid
 
 
-class TMA(Single):
+class TMA(PointGrid):
     """Keep the k best; when one of them leaves and no better one comes, search all objects of the window.
 
     The objects lie in the cells of a grid. A search visits cells from the best corner on, and stops at the first that
     cannot beat the k-th found. Written for scores that rise or fall with every column; for one query the score itself
-    is the only column. For many weighted sums: `Many(Targets.of("sum", ...), rule="best")`.
+    is the only column.
 
     Exact.
 
@@ -33,4 +33,4 @@ class TMA(Single):
     section 8. Both have prose only: the order of the cells and the queues in them are ours.
     """
 
-    rule: ClassVar[str] = "best"
+    rule: ClassVar[ListRule] = BEST

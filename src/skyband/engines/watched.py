@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.arrival_engine import Steps
-from skyband.engines.grid_cells import SAMPLE, check, cut, slices_for
-from skyband.engines.grid_pages import COLUMNS, bound
+from skyband.engines.arrival_engine import ArrivalEngine
+from skyband.engines.family import QueryFamily
+from skyband.engines.grid_cells import SAMPLE
+from skyband.engines.grid_engine import GridEngine
 from skyband.engines.options import span as buffer_span
 from skyband.engines.protocol import Objects
-from skyband.engines.registry import ENGINES, build
-from skyband.engines.targets import KINDS, Targets
+from skyband.engines.registry import ENGINES
 from skyband.engines.validation import FAR as MOST
-from skyband.engines.validation import Column, checked, held, progressed, require, whole
-from skyband.errors import QueryError, SnapshotError
+from skyband.engines.validation import Column, checked, held, require, whole
 from skyband.kernels import watched as kernels
-from skyband.kernels.answers import AnswerBuffer
-from skyband.kernels.grid import Aims, cells_of, watch
+from skyband.kernels.grid import cells_of
 from skyband.kernels.ranked import (
     ADDITIONAL,
     CELL,
@@ -36,38 +35,12 @@ from skyband.kernels.ranked import (
     K,
     Ranked,
 )
-from skyband.kernels.watched import BUFFER, FINISHED, LONGEST, NEED, PAGE, ROOM, Buffer, Marks, Shape
-from skyband.kernels.watching import (
-    BUDGET,
-    DONE,
-    FIRST,
-    INDEXED,
-    LISTS,
-    MISSES,
-    MOVED,
-    NEXT,
-    OUT,
-    ROW,
-    SEEN,
-    SHOWN,
-    STATE,
-    WIDES,
-    Index,
-    Rows,
-)
-from skyband.query import TopK
-from skyband.windows import WindowAssigner
+from skyband.kernels.watched import BUFFER, LONGEST, NEED, ROOM, Buffer, Marks, Shape
+from skyband.kernels.watching import FIRST, NEXT, ROW, SEEN, STATE, WIDES, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from skyband.engines.protocol import Answers, Snapshot
-    from skyband.query import Window
-
-THRESHOLDS = ("probabilistic", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
-"""Engines that define a threshold: PA that of its last candidate, those with a filter the filter's k-th score."""
-
-_ROWS = 1 << 16
+    from skyband.engines.protocol import Snapshot
+    from skyband.kernels.answers import AnswerBuffer
 
 
 def _list_holds(part: str) -> dict[str, Column]:
@@ -79,7 +52,7 @@ def _list_holds(part: str) -> dict[str, Column]:
     }
 
 
-_HOLDS = {
+_COLUMNS = {
     **_list_holds("band"),
     **_list_holds("screen"),
     "buffer/point": held("f8", "slots", "d"),
@@ -95,14 +68,14 @@ _HOLDS = {
 }
 
 
-class Watched:
-    """One engine a query, one buffer and one query grid for all: an arrival meets those that watch its cell.
+class Watched(GridEngine):
+    """One engine a query, one buffer and one query grid for all: an arrival meets the queries that watch its cell.
 
     As exact as the engine. The threshold of PA is the score of its last candidate, that of an engine with a filter the
     k-th score of the filter (of PF: its bar); an object is shown when it comes and when it leaves the buffer. `strict`
-    and `relaxed` define none. `Many` is faster than all of them; this shows what the paper's own engines gain.
+    and `relaxed` define none. `PointGrid` is faster than all of them; this shows what the paper's own engines gain.
 
-    Tells arrivals: each object once for each query.
+    Reports arrivals: each object once for each query. Members are fixed.
 
     Cost: a look at a cell for each row, and what the engine needs for each query that watches it. Memory: the
     lists, and the buffer once.
@@ -110,105 +83,64 @@ class Watched:
     Examples
     --------
     >>> import skyband as sb
-    >>> many = Watched("rapf", Targets.of("euclidean", to=[(0, 0), (9, 9)], k=1), sb.Counting(2))
-    >>> found = many.advance(np.array([(1.0, 0.0), (5.0, 5.0), (8.0, 9.0)]), np.arange(3), np.arange(3), 3)
-    >>> list(zip(found.step.tolist(), found.group.tolist(), found.id.tolist()))
-    [(1, 0, 0), (1, 1, 0), (2, 1, 1), (3, 0, 1), (3, 1, 2)]
+    >>> near = [
+    ...     sb.TopK(k=1, by=sb.distance(["x"], to=[at]), window=sb.Counting(4), emit="arrivals") for at in (0, 9)
+    ... ]
+    >>> found = sb.run(near, {"x": [4.5, 1.5, 8.5]}, engine="rapf", options={"buffer": 2, "grid": "uniform"})
+    >>> list(zip(found["query"].to_pylist(), found["score"].to_pylist()))
+    [('q0', 4.5), ('q1', 4.5), ('q0', 1.5), ('q1', 0.5)]
 
     References
     ----------
     Pripuzic et al., TODS 2015, section 6.1.
     """
 
-    def __init__(  # noqa: PLR0913 - one name for each thing that can be chosen
+    def __init__(
         self,
-        engine: str,
-        targets: Targets,
-        window: Window,
+        family: QueryFamily,
+        resume: Mapping[str, np.ndarray] | None = None,
         *,
-        options: Mapping[str, object] | None = None,
+        engine: str,
         grid: str = "quantile",
         slices: int | None = None,
         index: bool = True,
-        resume: Mapping[str, np.ndarray] | None = None,
+        **options: Any,
     ) -> None:
-        if engine not in THRESHOLDS:
-            msg = f"engine={engine!r} defines no threshold to watch cells by: write one of {', '.join(THRESHOLDS)}"
-            raise QueryError(msg)
-        queries, d = targets.to.shape
-        check(grid, slices, d)
-        self.targets, self._cut, self._indexed = targets, grid, index
-        size = WindowAssigner.of(window).size
-        self._slices = slices or slices_for(size if window.counts else SAMPLE * 16, d)
-        lists = [self._steps(engine, k, window, options) for k in targets.k.tolist()]
-        one = TopK(k=1, by="x", window=window, time="t")
+        super().__init__(family, grid=grid, slices=slices, index=index, partial=True)
+        make, queries = ENGINES[engine].engine_class(), len(family.members)
+        lists = []
+        for member in family.members:
+            steps = make(QueryFamily.of(family.member_query(member)), **options)
+            assert isinstance(steps, ArrivalEngine)
+            lists.append(steps)
         filtered = "buffer" in ENGINES[engine].options
-        span = buffer_span(one, (options or {}).get("buffer")) if filtered else 0
-        self._shape = Shape(KINDS[targets.kind], size, span, window.counts)
+        span = buffer_span(family.query, options.get("buffer")) if filtered else 0
+        self._shape = Shape(self._targets.kind, self._assigner.size, span, self._assigner.counts)
         self._band, self._screen = _stacked([s.band for s in lists]), _stacked([s.screen for s in lists])
-        self._aims = Aims(targets.to, targets.weight)
         low = np.full(queries, -np.inf)
         self._marks = Marks(low, low.copy(), low.copy(), np.full(queries, FAR), np.zeros(queries, np.int8))
         self._words = (queries + 63) // 64
         self._buffer = self._room(64)
-        self._state = np.zeros(STATE, np.int64)
-        self._state[[BUDGET, WIDES]] = 1 << 62, queries
-        cells = self._slices**d
-        wide = np.arange(queries, dtype=np.int32)
-        self._index = Index(np.zeros(cells + 1, np.int64), np.empty(0, np.int32), wide, np.ones(queries, np.bool_))
-        self._grid = cut(np.zeros((1, d)), self._slices, grid)
+        self._index = self._full_index()
         self._touched = np.empty(queries, np.int64)
-        self._seen, self._learn_at, self._forget_at = 0, 0, 0
+        self._forget_at = 0
         # a strict or relaxed filter fills its cells: there a longer memory costs more than it saves
         gentle = not filtered or int(self._screen.num[0, KIND]) == PROBABILISTIC
-        self._memory = (size if window.counts else SAMPLE * 16) if gentle else 0
-        self.peak = 0
+        self._memory = self._usual_rows if gentle else 0
         if resume is not None:
             self._restore(resume)
 
-    @staticmethod
-    def _steps(engine: str, k: int, window: Window, options: Mapping[str, object] | None) -> Steps:
-        running = build(engine, TopK(k=k, by="x", window=window, time="t", emit="arrivals"), options=options)
-        assert isinstance(running, Steps)
-        return running
-
-    @property
-    def met(self) -> int:
-        """Pairs of object and query that met, also when an object left the buffer."""
-        return int(self._state[SHOWN])
-
-    @property
-    def indexed(self) -> int:
-        """How often the index was made."""
-        return int(self._state[INDEXED])
-
     def kept(self, query: int) -> np.ndarray:
-        """The ids of a query's band, best first; what waits in the buffer is not among them."""
+        """Return the ids of a query's band, best first; what waits in the buffer is not among them."""
         num = self._band.num[query]
         return self._band.id[query, num[HEAD] : num[END]].copy()
 
-    def waiting(self) -> np.ndarray:
-        """The ids in the buffer that serves all filters, oldest first."""
+    def buffered(self) -> np.ndarray:
+        """Return the ids in the buffer that serves all filters, oldest first."""
         return self._buffer.id[self._slots()]
 
-    def advance(self, point: np.ndarray, time: np.ndarray, id: np.ndarray, upto: int) -> Answers:
-        """Take points in order of time and id, as `Many.advance` does."""
-        rows = Rows(*(np.require(c, requirements=["C", "W"]) for c in (point, time, id)))
-        pages: list[AnswerBuffer] = []
-        taken = 0
-        while True:
-            self._learn(rows.point[taken:])
-            last = min(len(rows.id), taken + self._learn_at - self._seen)
-            end = last == len(rows.id)
-            self._run(Rows(*(c[taken:last] for c in rows)), upto if end else int(rows.time[last]), pages)
-            self._seen += last - taken
-            taken = last
-            if end:
-                self.peak = max(self.peak, int((self._band.num[:, END] - self._band.num[:, HEAD]).sum()))
-                return bound(pages, whole=False)
-
     def candidates(self) -> Objects:
-        """Every object on a list or in the buffer, oldest first. Scores are not kept: each query has its own."""
+        """Return every object on a list or in the buffer, oldest first, without scores: each query has its own."""
         num, slots = self._band.num, self._slots()
         spans = [slice(head, end) for head, end in num[:, [HEAD, END]].tolist()]
         ids, times = (
@@ -219,7 +151,7 @@ class Watched:
         return Objects(np.full(len(id), np.nan), times[place], id)
 
     def snapshot(self) -> Snapshot:
-        """The lists, the buffer, the bars and the numbers. The grid is learnt anew, from what comes."""
+        """Return the lists, the buffer, the bars and the numbers. The grid is fitted again, to what comes."""
         parts: dict[str, Any] = {
             "band": self._band,
             "screen": self._screen,
@@ -230,23 +162,18 @@ class Watched:
             f"{part}/{name}": columns.copy()
             for part, held in parts.items()
             for name, columns in held._asdict().items()
-            if f"{part}/{name}" in _HOLDS
+            if f"{part}/{name}" in _COLUMNS
         }
         slots = self._slots()
         named |= {name: value[slots] for name, value in named.items() if name.startswith("buffer/")}
-        told = [self._seen, self._forget_at, self.peak]
-        return {**named, "state": self._state.copy(), "told": np.array(told), "aims": np.concatenate(self._aims)}
+        numbers = np.array([self._rows_taken(), self._forget_at, self.peak])
+        return {**named, "state": self._state.copy(), "told": numbers, "aims": np.concatenate(self._targets.aims)}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        queries, d = self.targets.to.shape
-        saved = checked(resume, _HOLDS, queries=queries, d=d, words=self._words)
-        if not np.array_equal(saved["aims"], np.concatenate(self._aims)):
-            msg = "the snapshot is of other queries: resume with those it was made with"
-            raise SnapshotError(msg)
+        queries = len(self._targets.k)
+        saved = checked(resume, _COLUMNS, queries=queries, d=self.dimensions, words=self._words)
         state, count = saved["state"], len(saved["buffer/id"])
-        require(state[FIRST] >= 0 and state[NEXT] - state[FIRST] == count, "state counts other rows than there are")
-        progressed(state[DONE], counts=self._shape.counts)
-        require(state[SEEN] >= 0, "state has a value that it cannot have")
+        self._check_restored(saved, count)
         require(self._shape.span > 0 or not count, "there are rows in a buffer that it has not")
         require(np.diff(saved["buffer/time"]) >= 0, "its buffer is in no order of time")
         require(~np.isnan(saved["buffer/point"]), "its buffer has a row without a score")
@@ -262,9 +189,8 @@ class Watched:
             getattr(self._buffer, name)[slots] = saved[f"buffer/{name}"]
         for name in ("bar", "lowest", "due"):
             getattr(self._marks, name)[:] = saved[f"marks/{name}"]
-        self._seen, self._forget_at, self.peak = (int(n) for n in saved["told"])
-        self._learn_at = self._seen
-        state[WIDES] = queries  # until the grid is learnt, everyone is shown everything
+        self._fit_at, self._forget_at, self.peak = (int(n) for n in saved["told"])
+        state[WIDES] = queries  # until the grid is fitted, every query is shown everything
 
     @staticmethod
     def _right(part: str, fresh: Ranked, saved: Mapping[str, np.ndarray]) -> Ranked:
@@ -285,70 +211,54 @@ class Watched:
         heap = np.empty((len(num), int(num[:, K].max(initial=1))), np.int64)
         return Ranked(score, time, id, mark, heap, num, more)
 
-    def _run(self, rows: Rows, upto: int, pages: list[AnswerBuffer]) -> None:
-        state, total = self._state, int(self.targets.k.sum())
-        state[ROW], why = 0, PAGE
-        while why != FINISHED:
-            if why == PAGE:
-                room = max(2 * total, min(_ROWS, 4 * len(rows.id) + 64) + total)
-                page = AnswerBuffer.allocate(room + len(self.targets.k), room, *COLUMNS)
-                state[[LISTS, OUT]] = 0
-            elif why == ROOM:
-                self._band, self._screen = (self._grown(one) for one in (self._band, self._screen))
-            elif why == BUFFER:
-                self._grow()
-            else:
-                self._reindex()
-            shared = self._aims, self._grid, self._index, self._buffer, self._band, self._screen, self._marks
-            why = kernels.advance(rows, upto, self._shape, *shared, self._touched, page, state)
-            if why in (PAGE, FINISHED):
-                pages.append(page.written(int(state[LISTS]), int(state[OUT])))
-        state[SEEN] += len(rows.id)
-        state[ROW] = 0
+    def _rows_taken(self) -> int:
+        return int(self._state[SEEN])
 
-    def _learn(self, coming: np.ndarray) -> None:
-        """Fit the grid to what comes, now and then. A point that left the buffer is nowhere any more."""
-        if self._seen < self._learn_at:
-            return
-        held = self._buffer.point[self._slots()]
+    def _peak(self) -> int:
+        return int((self._band.num[:, END] - self._band.num[:, HEAD]).sum())
+
+    def _call_kernel(self, rows: Rows, upto: int, buffer: AnswerBuffer) -> int:
+        aims, lists = self._targets.aims, (self._buffer, self._band, self._screen, self._marks, self._touched)
+        return int(kernels.advance(rows, upto, self._shape, aims, self._grid, self._index, *lists, buffer, self._state))
+
+    def _make_space(self, why: int) -> None:
+        if why == ROOM:
+            self._band, self._screen = (self._grown(one) for one in (self._band, self._screen))
+        elif why == BUFFER:
+            self._grow()
+        else:
+            self._reindex()
+
+    def _fit(self, coming: np.ndarray) -> None:
+        held = self._buffer.point[self._slots()]  # a point that has left the buffer is not kept
         sample = np.concatenate([held[-SAMPLE // 2 :], coming[:SAMPLE]])
         sample = sample[~np.isnan(sample).any(axis=1)]
         if len(sample):
-            self._grid = cut(sample, self._slices, self._cut)
+            self._cut_grid(sample, held)
             if len(held):
-                edge = self._grid.edge
-                edge[:, 0] = np.minimum(edge[:, 0], held.min(axis=0))
-                edge[:, -1] = np.maximum(edge[:, -1], held.max(axis=0))
                 self._buffer.cell[self._slots()] = cells_of(held, self._grid)
             self._reindex()
-        self._learn_at = self._seen + max(SAMPLE * 4, self._shape.size if self._shape.counts else 0)
+        self._fit_at = self._rows_taken() + max(SAMPLE * 4, self._shape.size if self._shape.counts else 0)
 
     def _reindex(self) -> None:
-        state = self._state
-        state[[MISSES, MOVED]] = 0
+        self._clear_misses()
         if not self._indexed:
             return
         # a threshold goes up and down as its objects come and go: watch what it needed at worst of late
-        marks = self._marks
+        marks, state = self._marks, self._state
         marks.reach[:] = np.where(np.isneginf(marks.lowest), marks.bar, np.minimum(marks.lowest, marks.bar))
         marks.lowest[:] = marks.reach
         now = int(state[SEEN] + state[ROW])
         if now >= self._forget_at:
             marks.lowest[:] = marks.bar
             self._forget_at = now + self._memory
-        first, query, wide = watch(self._shape.kind, self._aims, self._grid, marks.reach)
-        shown = np.zeros(len(wide), np.int32)
-        state[WIDES] = wide.sum()
-        shown[: state[WIDES]] = np.flatnonzero(wide)
-        self._index = Index(first, query, shown, wide)
-        state[BUDGET] = 20_000 + 4 * len(query) + 20 * len(wide)
-        state[INDEXED] += 1
+        self._index = self._make_index(marks.reach)
 
     def _slots(self) -> np.ndarray:
         return np.arange(self._state[FIRST], self._state[NEXT]) & (len(self._buffer.time) - 1)
 
     def _room(self, slots: int) -> Buffer:
-        point = np.empty((slots, self.targets.to.shape[1]))
+        point = np.empty((slots, self.dimensions))
         time, id = (np.empty(slots, np.int64) for _ in range(2))
         return Buffer(point, time, id, np.zeros(slots, np.int32), np.zeros((slots, self._words), np.uint64))
 
@@ -373,7 +283,7 @@ class Watched:
                 new[q, low : low + count] = old[q, head : head + count]
             num[HEAD], num[END] = low, low + count
         score, time, id, mark = columns
-        heap = np.empty((len(lists.num), int(self.targets.k.max())), np.int64)
+        heap = np.empty((len(lists.num), int(self._targets.k.max())), np.int64)
         return Ranked(score, time, id, mark, heap, lists.num, lists.real)
 
 

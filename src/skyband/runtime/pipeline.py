@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines import Objects, build
+from skyband.engines import Objects, QueryFamily, build
 from skyband.engines.groups import room_for
 from skyband.runtime import steps
 from skyband.runtime.arrow import from_storage
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from skyband.engines import Answers
-    from skyband.engines.protocol import GroupedEngine
     from skyband.query import TopK
 
 END = (1 << 62) - 1
@@ -112,7 +111,7 @@ class Pipeline:
 
     def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
         """The engine of this name, anew or from a snapshot."""
-        return build(engine, self.query, resume, self.options)
+        return build(engine, QueryFamily.of(self.query), resume, self.options)
 
     def _clock(self) -> Any:
         return WindowAssigner.of(self.query.window)
@@ -394,8 +393,7 @@ class Pipeline:
         if self.clock.slide and not isinstance(upto, np.ndarray):
             self._next_end = self.clock.next_end(upto)
         if len(self.payload) > 2 * self._kept + _SPARE:
-            named = getattr(self.engine, "may_name", None)  # without the price of pruning first
-            self.payload.keep(self.emitter.needed(named() if named else self.engine.candidates().id))
+            self.payload.keep(self.emitter.needed(self.engine.live_ids()))
             self._kept = len(self.payload)
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
@@ -431,10 +429,10 @@ class Pipeline:
         few, few_groups = runs.due(len(groups)) if due else (True, True)
         if not few and not few_groups:
             return
-        engine = cast("GroupedEngine", self.engine)
+        engine = self.engine
         since = self.timeline.newest if self._sorted_input else self.timeline.closed_until
-        keep = np.unique(np.concatenate([engine.busy(), self.emitter.busy(), runs.open(since, self._spans())]))
-        engine.regroup(keep)
+        keep = np.unique(np.concatenate([engine.active_groups(), self.emitter.busy(), runs.open(since, self._spans())]))
+        engine.keep_groups(keep)
         self.emitter.regroup(keep)
         runs.keep(keep)
         if few_groups:

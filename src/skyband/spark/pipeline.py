@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.engines.plan import choose
+from skyband.engines.registry import ENGINES
 from skyband.errors import QueryError, SchemaError
 from skyband.join.checks import check_names
 from skyband.join.shared import shared_join
@@ -19,7 +20,6 @@ from skyband.spark.joined import LOOKUPS, Joined, pack_changes
 from skyband.spark.session import column, quoted, suit
 from skyband.spark.share import Share, Shared, Single
 from skyband.workload.family import check, per_of
-from skyband.workload.registry import WORKLOADS
 from skyband.workload.split import check_parts, split
 from skyband.workload.workload import Workload
 
@@ -191,7 +191,7 @@ def _transformed(  # noqa: PLR0913 - what `top_k` was given
     if ruled and (not isinstance(shares[0], Shared) or shares[0].family.reserve is None):
         msg = 'control rows need what queries to come must fit into: write sb.Workload(..., max_k=100, finest="10 s")'
         raise QueryError(msg)
-    if ruled and shares[0].engine not in (name for name, entry in WORKLOADS.items() if entry.changes):
+    if ruled and not ENGINES[shares[0].engine].traits.changes:
         msg = f"engine={shares[0].engine!r} does not let queries come and go by control rows: write engine='sweep'"
         raise QueryError(msg)
     own = df.drop(CONTROL) if ruled else df

@@ -51,9 +51,7 @@ def joined(line: FamilyPipeline, member: Member, old: Sequence[Member] = ()) -> 
 
 def open_grid(line: FamilyPipeline) -> bool:
     """Whether queries about points may come to this family: it keeps every row of their window."""
-    from skyband.workload.registry import GRIDS
-
-    return line.family.points and line.engine_name in GRIDS
+    return line.family.points and line.alters
 
 
 def narrowed(member: Member, wanted: Member) -> Member:

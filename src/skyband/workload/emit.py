@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.engines.groups import room_for
-from skyband.engines.protocol import Answers as Ranked
 from skyband.engines.validation import checked, held, require
 from skyband.runtime.emit import EmittedRows, Emitter, Reported
 
@@ -30,7 +29,7 @@ class SharedEmitter(Emitter):
     def lines(self, answers: Any, groups: int, watermark: int) -> EmittedRows:
         """What of `answers` goes out."""
         if self._emit != "changes":
-            lines = super().lines(Ranked(*answers[:6])._replace(rank=answers.rank), groups, watermark)
+            lines = super().lines(answers, groups, watermark)
             lines.query = np.repeat(answers.query, np.diff(answers.first))
             whole = answers.rank is None  # else each row is there but once
             return self._first_seen(lines) if self._emit == "arrivals" and whole else lines
@@ -38,7 +37,7 @@ class SharedEmitter(Emitter):
         self._enlarge(numbers, groups)
         wide = self._shape[1]
         code = answers.query * wide + answers.group
-        lines = super().lines(Ranked(*answers[:6])._replace(group=code), numbers * wide, watermark)
+        lines = super().lines(answers._replace(group=code), numbers * wide, watermark)
         lines.query, lines.group = lines.group // wide, lines.group % wide
         return lines
 

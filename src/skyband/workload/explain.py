@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from skyband.engines.plan import is_shared
 from skyband.engines.registry import ENGINES
 from skyband.query import Weighted
 from skyband.query.duration import format_duration
-from skyband.workload.registry import GRIDS, WORKLOADS
 from skyband.workload.split import split
 
 if TYPE_CHECKING:
@@ -19,15 +19,14 @@ def described(
     families: Sequence[Family], engine: str, tasks: int = 1, *, fixed: bool = False
 ) -> tuple[str, tuple[str, ...]]:
     """Why the engine; lines on the workload, on each family and what it keeps, and on its parts in so many tasks."""
-    shared = engine in WORKLOADS
-    shared = shared or all(family.points for family in families)
+    shared = ENGINES[engine].traits.shared or all(family.points for family in families)
     why = "one structure for every family" if shared else "one for every query: nothing is shared"
     return why, tuple(_lines(families, engine, tasks, fixed=fixed))
 
 
 def _lines(families: Sequence[Family], engine: str, tasks: int, *, fixed: bool) -> Iterator[str]:
     queries = sum(len(family.members) for family in families)
-    traits = WORKLOADS[engine].traits if engine in WORKLOADS else ENGINES[engine].traits
+    traits = ENGINES[engine].traits
     yield f"workload: {queries} queries in {len(families)} {'family' if len(families) == 1 else 'families'}"
     if not all(family.points for family in families):
         yield f"keeps: {traits.memory}"
@@ -39,7 +38,7 @@ def _lines(families: Sequence[Family], engine: str, tasks: int, *, fixed: bool) 
         if family.points:
             yield from _gridded(family, engine)
             continue
-        if engine in WORKLOADS and family.apart(fixed=fixed):
+        if traits.shared and not is_shared(engine, family, fixed=fixed):
             yield f"  after every row: on {'an engine of its own' if len(names) == 1 else 'engines of their own'}"
             continue
         sizes = [member.clock.size for member in family.members]
@@ -62,12 +61,12 @@ def _gridded(family: Family, engine: str) -> Iterator[str]:
     query, ks = family.query, [member.k for member in family.members]
     k = f"{min(ks)} to {max(ks)}" if len(set(ks)) > 1 else f"{ks[0]}"
     yield f"  windows of {_long(family.members[0].clock.size, family)} after every row, k {k}; they share one grid"
-    if engine not in GRIDS:
+    traits = ENGINES[engine].traits
+    if traits.points == "watched":
         yield f"  keeps: for each query what {engine} keeps, and one buffer for all"
         yield "  a row meets the queries that watch its cell, when it comes and when it leaves the buffer"
         return
-    rule = {"reserve": "a reserve behind its k best", "best": "its k best", "band": "a k-skyband"}[GRIDS[engine]]
-    yield f"  keeps: every row of the window once, in the cells of the grid; for each query {rule}"
+    yield f"  keeps: every row of the window once, in the cells of the grid; for each query {traits.grid_list}"
     yield "  a row meets the queries that watch its cell; one that comes while the stream runs is exact at once"
     if query.emit == "answers":
         yield '  heavy: up to k rows a query for every row, where "changes" or "arrivals" say less'

@@ -3,181 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import numpy as np
-
+from skyband.engines.family import (
+    UNBOUNDED,
+    FamilyMember,
+    QueryFamily,
+    ReservedCapacity,
+    common_query,
+)
 from skyband.errors import QueryError
-from skyband.query import Counting, Distance, Sliding, TopK, Weighted, Window
-from skyband.query.duration import format_duration, microseconds
+from skyband.query import Distance, TopK, Weighted
 from skyband.query.expression import Expression
-from skyband.windows import WindowAssigner
+from skyband.windows import MIN_TIME
 
-NEVER = -(1 << 62)
-AFTER = 1 << 62
-FEW = 15
-"""Up to so many queries about points are faster each alone, and keep less: a grid holds the whole window."""
-
+Family = QueryFamily
+Member = FamilyMember
+Reserve = ReservedCapacity
+NEVER = MIN_TIME
+AFTER = UNBOUNDED
 _POINTS = "points"
-_FIELDS = ("k", "size", "slide", "origin", "low", "high", "moment", "until", "number")
-
-
-@dataclass(frozen=True)
-class Member:
-    """One query of a family, and which of its windows are answered: those that begin in [low, high)."""
-
-    number: int  # its place in the workload, under which its answers go out
-    name: str
-    k: int
-    window: Window
-    low: int = NEVER
-    high: int = AFTER
-    moment: int = 0  # when it came and ...
-    until: int = 0  # ... when it was followed, for counting windows: see `Family.moments`; 0: not while they ran
-    by: Distance | Weighted | None = None  # its own score, in a family of points
-
-    @cached_property
-    def clock(self) -> WindowAssigner:
-        """When its windows begin and end."""
-        return WindowAssigner.of(self.window)
-
-    @cached_property
-    def row(self) -> list[int]:
-        """The member as numbers, in the order of the columns of `Family.records`."""
-        clock = self.clock
-        bounds = [self.low, self.high, self.moment, self.until]
-        return [self.k, clock.size, clock.slide, clock.origin, *bounds, self.number]
-
-    def as_json(self) -> dict[str, Any]:
-        """The member as plain values."""
-        clock = self.clock
-        window: dict[str, Any] = {"counts": clock.counts, "size": clock.size, "slide": clock.slide}
-        if not clock.counts:
-            window |= {"origin": clock.origin - clock.shift, "closed": self.window.closed}
-        rest = {name: getattr(self, name) for name in ("number", "name", "k", "low", "high", "moment", "until")}
-        by = None if self.by is None else {"kind": type(self.by).__name__, **asdict(self.by)}
-        return {**rest, "window": window, "by": by}
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Member:
-        """The member that `as_json` told of."""
-        said = dict(told["window"])
-        window: Window
-        if said.pop("counts"):
-            window = Counting(**said)
-        else:
-            size, origin = (timedelta(microseconds=said[name]) for name in ("size", "origin"))
-            slide = timedelta(microseconds=said["slide"]) if said["slide"] else "row"
-            window = Sliding(size, slide, origin=origin, closed=said["closed"])
-        by = None if told["by"] is None else _score(told["by"])
-        return cls(**{**told, "window": window, "by": by})
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """What is held ready for time windows to come: the k best of every pane, whatever the queries of now want.
-
-    Examples
-    --------
-    >>> import skyband as sb
-    >>> reserve = Reserve(10, 60_000_000)
-    >>> reserve.check(3, sb.Sliding("5 minutes", "1 minute"))
-    >>> reserve.check(3, sb.Sliding("90 s", "1 minute"))
-    Traceback (most recent call last):
-        ...
-    skyband.errors.QueryError: size must be a multiple of finest='1 min', got '90 s': round it
-    """
-
-    k: int  # the largest of any query
-    finest: int  # microseconds: windows begin and end at multiples of this only
-
-    def check(self, k: int, window: Window) -> None:
-        """Raise unless a query of this k and window fits."""
-        if k > self.k:
-            msg = f"k={k} is more than max_k={self.k}, which is all that is kept: start anew with a larger one"
-            raise QueryError(msg)
-        if not isinstance(window, Sliding) or window.kind == "row":
-            msg = f"window={window!r} has no panes: max_k and finest are for time windows with a slide"
-            raise QueryError(msg)
-        for field, length in window.lengths.items():
-            if microseconds(length) % self.finest:
-                finest = format_duration(self.finest)
-                msg = f"{field} must be a multiple of finest={finest!r}, got {format_duration(length)!r}: round it"
-                raise QueryError(msg)
-
-
-@dataclass(frozen=True)
-class Family:
-    """Queries with one score, one clock and the same groups; they differ in window, k and name.
-
-    Or, a family of `points`: queries after every row that have one window and the same columns to score by; they
-    differ in target, weights, k and name.
-
-    Examples
-    --------
-    >>> import skyband as sb
-    >>> queries = [sb.TopK(k=k, by="x", window=sb.Counting(10 * k)) for k in (3, 5)]
-    >>> family = families(queries)[0]
-    >>> family.query.k, [m.name for m in family.members]
-    (5, ['q0', 'q1'])
-    """
-
-    query: TopK  # what they share; its k is the largest, its window the longest
-    members: tuple[Member, ...]
-    moments: int = 1  # how often members came while counting windows were open, and one
-    points: bool = False  # its members share a grid
-    reserve: Reserve | None = None
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The columns that make a row a point."""
-        assert isinstance(self.query.by, (Distance, Weighted))
-        return self.query.by.columns
-
-    def apart(self, *, fixed: bool) -> bool:
-        """Whether each member is better off alone: after every row, an engine need not give whole lists.
-
-        Rows that are counted can be shared so that members come and go; where they are `fixed`, there is no need.
-        """
-        if self.points or self.query.window.kind == "row":
-            return not self.points
-        return fixed and all("every row" in member.window.kinds for member in self.members)
-
-    @property
-    def counts(self) -> bool:
-        """Whether its windows count rows."""
-        return self.query.window.counts
-
-    @cached_property
-    def numbers(self) -> int:
-        """One more than the largest number of a member."""
-        return max((member.number for member in self.members), default=-1) + 1
-
-    @cached_property
-    def records(self) -> dict[str, np.ndarray]:
-        """The members as columns, by name."""
-        table = np.array([member.row for member in self.members], np.int64).reshape(-1, len(_FIELDS))
-        return {name: np.ascontiguousarray(table[:, at]) for at, name in enumerate(_FIELDS)}
-
-    def names(self) -> list[str]:
-        """The names by number; an empty one where there is no such member."""
-        found = [""] * self.numbers
-        for member in self.members:
-            found[member.number] = member.name
-        return found
-
-    def with_members(self, members: Iterable[Member]) -> Family:
-        """The same family with other members."""
-        chosen = tuple(sorted(members, key=lambda m: (m.number, m.moment, m.low)))
-        return replace(self, members=chosen, query=_common(self.query, chosen, self.reserve))
-
-    def with_reserve(self, reserve: Reserve | None) -> Family:
-        """The same family with a reserve."""
-        return replace(self, reserve=reserve, query=_common(self.query, self.members, reserve))
 
 
 def families(
@@ -199,7 +44,8 @@ def families(
         first.setdefault(key, query)
         split.setdefault(key, []).append(member_of(query, number, name, points=key[0] == _POINTS))
     return [
-        Family(_common(first[key], members), tuple(members), points=key[0] == _POINTS) for key, members in split.items()
+        Family(common_query(first[key], members), tuple(members), points=key[0] == _POINTS)
+        for key, members in split.items()
     ]
 
 
@@ -266,23 +112,6 @@ def check(queries: Sequence[TopK]) -> list[str]:
 def per_of(queries: Iterable[TopK]) -> list[str]:
     """The columns that any of the queries groups by, in the order in which they are first named."""
     return list(dict.fromkeys(name for query in queries for name in query.per))
-
-
-def _score(told: Mapping[str, Any]) -> Distance | Weighted:
-    """The score that `Member.as_json` told of."""
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
-    made: Any = Distance if values.pop("kind") == "Distance" else Weighted
-    found: Distance | Weighted = made(**values)
-    return found
-
-
-def _common(query: TopK, members: Sequence[Member], reserve: Reserve | None = None) -> TopK:
-    """The query that stands for a family: the largest k, or that in reserve, and the longest window."""
-    if not members:
-        return query
-    longest = max(members, key=lambda m: m.clock.size).window
-    largest = max(m.k for m in members) if reserve is None else reserve.k
-    return replace(query, k=largest, window=longest, name=None)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines import ENGINES, build
+from skyband.engines.plan import allows_changes, resolve_engine
 from skyband.errors import QueryError
 from skyband.runtime.arrow import take_rows
 from skyband.runtime.pipeline import Pipeline, Stats
@@ -19,15 +21,14 @@ from skyband.runtime.time_type import TimeType
 from skyband.windows import MIN_TIME, WindowAssignerUnion
 from skyband.workload.emit import SharedEmitter
 from skyband.workload.family import NEVER, Family, Member, kinship, place
-from skyband.workload.registry import GRIDS, WORKLOADS, build_shared, known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from skyband.engines.protocol import ChangingEngine
     from skyband.query import TopK
     from skyband.runtime.emit import EmittedRows
     from skyband.windows import WindowAssigner
-    from skyband.workload.protocol import ChangingEngine
 
 
 def family_assigner(family: Family) -> WindowAssignerUnion:
@@ -81,11 +82,7 @@ class FamilyPipeline(Pipeline):
 
     def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
         """The engine of this name for the family; after every row there is one for every query."""
-        if engine in WORKLOADS and self.family.apart(fixed=self._fixed):
-            from skyband.workload.independent import Independent
-
-            return Independent("sweep", self.family, resume)
-        return build_shared(engine, self.family, resume, self.options)
+        return build(engine, self.family, resume, self.options, fixed=self._fixed)
 
     def _clock(self) -> WindowAssignerUnion | WindowAssigner:
         plain = self.family.points or self.family.query.window.kind == "row"
@@ -151,22 +148,19 @@ class FamilyPipeline(Pipeline):
 
     def check_leave(self) -> None:
         """Raise unless members may leave."""
-        if self.family.points or self.engine_name in WORKLOADS:
+        if self.family.points or ENGINES[self.engine_name].traits.shared:
             self.check_change()
 
     @property
     def alters(self) -> bool:
         """Whether members may come, and change their k."""
-        name, family = self.engine_name, self.family
-        if family.points:
-            return name in GRIDS
-        return name in WORKLOADS and (WORKLOADS[name].changes or family.apart(fixed=self._fixed))
+        return allows_changes(self.engine_name, self.family, fixed=self._fixed)
 
     def check_change(self) -> None:
         """Raise unless members may come, and change their k."""
         name = self.engine_name
         if not self.alters:
-            better = ", ".join(n for n, e in WORKLOADS.items() if e.changes)
+            better = ", ".join(n for n, e in ENGINES.items() if e.traits.changes)
             msg = f"engine={name!r} does not let queries come and go: write engine={better!r}"
             raise QueryError(msg)
 
@@ -207,7 +201,7 @@ class WorkloadPipeline:
     def check(self, query: TopK) -> None:
         """Raise unless the columns, and the engine, can serve a query."""
         check_schema(query, self.schema)
-        known(self.engine, [query])
+        resolve_engine(self.engine, [query])
         if query.time is not None:
             TimeType.of(query, self.schema.field(query.time).type)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from skyband.engines.plan import check_options, few_point_queries, resolve_engine
 from skyband.errors import QueryError, nearest
 from skyband.query import TopK
 from skyband.query.duration import parse_duration
@@ -152,7 +153,9 @@ class Workload(Mapping[str, TopK]):
         span = before if active is None else bounds(new, active)
         streams = self._streams()
         lines = [home(pipeline, query, number) for pipeline in streams]
-        anew = any(line is not None and line.family.apart(fixed=False) and not line.alters for line in lines)
+        anew = any(
+            line is not None and line.family.prefers_separate_engines(fixed=False) and not line.alters for line in lines
+        )
         if new.window != query.window or anew:  # answers under the same name, but its lists begin anew
             for pipeline in streams:
                 self._fits(pipeline, new, span)
@@ -175,37 +178,24 @@ class Workload(Mapping[str, TopK]):
 
     def chosen(self, engine: str) -> str:
         """The name of the engine, "auto" resolved; it serves every query."""
-        from skyband.workload.registry import known
-
-        return known(engine, self.values())
+        return resolve_engine(engine, self.values())
 
     def told(self, options: Mapping[str, object] | None, engine: str) -> Mapping[str, object] | None:
-        """The options, if there is a grid to take them."""
+        """The options, if the engine takes them for every family."""
         if not options:
             return None
-        from skyband.engines.registry import ENGINES
-        from skyband.workload.registry import GRID_OPTIONS, WATCHED
-
-        families = self.families(self.chosen(engine))
-        takes = (*GRID_OPTIONS, *(ENGINES[engine].options if engine in WATCHED else ()))
-        if not all(family.points for family in families):
-            msg = f"options={dict(options)!r} says nothing to this workload, which shares no grid: leave it out"
-            raise QueryError(msg)
-        for name in options:
-            if name not in takes:
-                msg = f"options={dict(options)!r} has no {name!r}: {nearest(name, takes)}"
-                raise QueryError(msg)
+        chosen = self.chosen(engine)
+        for family in self.families(chosen):
+            check_options(chosen, family, options)
         return options
 
     def families(self, engine: str = "sweep") -> list[Family]:
         """The families of the queries that take part now, as `engine` serves them."""
-        from skyband.workload.registry import few_for
-
         queries = [query for _, query, _ in self._members.values()]
         places = {at: (number, span) for at, (number, _, span) in enumerate(self._members.values())}
         bounded = [at for at, (_, span) in places.items() if span != (NEVER, AFTER)]
         found = []
-        few = few_for(engine, queries[0].emit) if queries else None
+        few = few_point_queries(engine, queries[0].emit) if queries else None
         for family in families(queries, list(self._members), few=few, bounded=bounded):
             members = []
             for m in family.members:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines import ENGINES, Engine, Objects, build
+from skyband.engines import ENGINES, Engine, Objects, QueryFamily, build
 from skyband.query import Counting, TopK
 from skyband_lab.bench.result import CANDIDATE, Result, scan_limit
 from skyband_lab.bench.slide import Scale, checked
@@ -121,9 +121,9 @@ def made(case: Case) -> Engine:
     """The case's engine."""
     query = TopK(k=case.k, by="x", window=Counting(case.size), emit="arrivals")
     if case.engine == HALF:
-        return build("rapf", query, options={"buffer": case.size // 2})
+        return build("rapf", QueryFamily.of(query), options={"buffer": case.size // 2})
     takes = "buffer" in ENGINES[case.engine].options
-    return build(case.engine, query, options={"buffer": case.buffer} if takes else None)
+    return build(case.engine, QueryFamily.of(query), options={"buffer": case.buffer} if takes else None)
 
 
 def measure(case: Case, score: np.ndarray, budget: float) -> Kept:
@@ -186,7 +186,7 @@ def _kept(case: Case, score: np.ndarray, number: np.ndarray) -> tuple[float, flo
     for _ in range(_LOOKS):
         to = min(at + _BETWEEN, len(score))
         _give(running, score, number, at, to)
-        looks.append(running.held())  # type: ignore[attr-defined]
+        looks.append(running.kept_counts())  # type: ignore[attr-defined]
         at = to
     references, objects = np.mean(looks, axis=0).tolist()
     return references, objects

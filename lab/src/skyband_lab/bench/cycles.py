@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skyband.engines import Objects, build
-from skyband.engines.protocol import Answers, Snapshot
+from skyband.engines import Objects, QueryFamily, build
+from skyband.engines.protocol import Answers, OneGroupEngine, Snapshot
 from skyband.query import Counting, Sliding, TopK
 
 BASELINES = ("sma", "tma")
@@ -14,7 +14,7 @@ BASELINES = ("sma", "tma")
 _OFTEN = 1_000  # rows: asking from Python more often would cost more than the engine
 
 
-class Cycles:
+class Cycles(OneGroupEngine):
     """Gives the k best at the end of every slide; between two of them the engine keeps its list row by row.
 
     Mouratidis et al. handle all arrivals of a slide, then all expiries. Row by row the list is the same at
@@ -31,11 +31,13 @@ class Cycles:
 
     def __init__(self, engine: str, k: int, win: int, slide: int, *, by_time: bool = False) -> None:
         window = Sliding(f"{win} us", "row") if by_time else Counting(win)
-        self.engine = build(engine, TopK(k=k, by="x", window=window, time="t" if by_time else None, emit="arrivals"))
+        self.engine = build(
+            engine, QueryFamily.of(TopK(k=k, by="x", window=window, time="t" if by_time else None, emit="arrivals"))
+        )
         self._k, self._slide = k, slide if by_time else slide * max(1, _OFTEN // slide)
         self.slides = self.searched = self._seen = self.peak = 0
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
         """Slide after slide: the rows in, then the k best out."""
         end = int(np.asarray(upto).item())
         edges = np.arange((self._seen // self._slide + 1) * self._slide, end + 1, self._slide)
@@ -43,12 +45,12 @@ class Cycles:
         lists = []
         for place, (low, high) in enumerate(zip(cuts, cuts[1:], strict=False)):
             to = int(edges[place]) if place < len(edges) else end
-            before = self.engine.searches  # type: ignore[attr-defined]
+            before = self.engine.counters["searches"]  # type: ignore[attr-defined]
             self.engine.advance(arrivals.take(slice(low, high)), np.array([to]))
             if place < len(edges):
                 self.slides += 1
-                self.searched += self.engine.searches > before  # type: ignore[attr-defined]
-                lists.append(self.engine.kept())  # type: ignore[attr-defined]
+                self.searched += self.engine.counters["searches"] > before  # type: ignore[attr-defined]
+                lists.append(self.engine.best(0))  # type: ignore[attr-defined]
         self._seen, self.peak = end, self.engine.peak
         best = [(score[: self._k], ids[: self._k]) for score, ids in lists]
         first = np.concatenate([[0], np.cumsum([len(ids) for _, ids in best], dtype=np.int64)])

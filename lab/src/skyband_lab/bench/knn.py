@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skyband.engines import ENGINES, Objects, build
-from skyband.engines.point_grid import Many
-from skyband.engines.targets import Targets
-from skyband.engines.watched import Watched
+from skyband.engines import ENGINES, Objects, QueryFamily, build
 from skyband.query import Counting, Distance, TopK
+from skyband.workload.family import families
 from skyband_lab.bench.points import POINTS
 from skyband_lab.bench.slide import checked
 
@@ -24,11 +22,11 @@ WAYS: Mapping[str, dict[str, Any]] = MappingProxyType(
         "ours": {},
         "ours, even grid": {"grid": "uniform"},
         "ours, no grid": {"index": False},
-        "cpm": {"rule": "best"},
-        "snn": {"rule": "band"},
+        "cpm": {},
+        "snn": {},
     }
 )
-"""Ways to answer all queries together, as options of `Many`."""
+"""Ways to answer all queries together: the options of the engine of that name, or of `sweep`."""
 
 HALF = "rapf2"
 """RAPF with the largest buffer there can be, b = n / 2."""
@@ -176,7 +174,7 @@ def measure(case: Case, points: np.ndarray, seed: int = 0, *, again: float = _AG
     200
     """
     chosen = np.random.default_rng(seed + 1).integers(0, len(points), case.queries)
-    targets = Targets.of("euclidean", to=points[chosen], k=case.k)
+    targets = points[chosen]
     pass_ = _together if case.way in WAYS else _watched if case.way.endswith(", grid") else _alone
     best, spent = pass_(case, points, targets), 0.0
     for _ in range(_PASSES - 1):
@@ -187,15 +185,25 @@ def measure(case: Case, points: np.ndarray, seed: int = 0, *, again: float = _AG
     return best
 
 
-def _together(case: Case, points: np.ndarray, targets: Targets) -> Line:
-    many = Many(targets, Counting(case.n), slices=case.slices, **WAYS[case.way])
+def _queries(case: Case, targets: np.ndarray) -> list[TopK]:
+    """One query for each target."""
+    names = tuple(f"x{j}" for j in range(case.d))
+    every = [Distance(names, tuple(target)) for target in targets.tolist()]
+    return [TopK(k=case.k, by=by, window=Counting(case.n), emit="arrivals") for by in every]
+
+
+def _together(case: Case, points: np.ndarray, targets: np.ndarray) -> Line:
+    engine = case.way if case.way in ENGINES else "sweep"
+    (family,) = families(_queries(case, targets), few=0)
+    many: Any = build(engine, family, options={"slices": case.slices, **WAYS[case.way]})
     number, full = np.arange(len(points)), min(case.n, len(points) // 2)
-    many.advance(points[:full], number[:full], number[:full], full)
-    before = many.counts
+    rows = Objects(points, number, number)
+    many.advance(rows.take(slice(full)), full)
+    before = many.counters
     began = time.thread_time()
-    told = many.advance(points[full:], number[full:], number[full:], len(points))
+    told = many.advance(rows.take(slice(full, None)), len(points))
     took = time.thread_time() - began
-    done = {name: count - before[name] for name, count in many.counts.items()}
+    done = {name: count - before[name] for name, count in many.counters.items()}
     return Line(
         suite="knn",
         case=str(case),
@@ -212,16 +220,19 @@ def _together(case: Case, points: np.ndarray, targets: Targets) -> Line:
     )
 
 
-def _watched(case: Case, points: np.ndarray, targets: Targets) -> Line:
+def _watched(case: Case, points: np.ndarray, targets: np.ndarray) -> Line:
     """An engine of the paper for each query, all behind one query grid."""
     engine, told = case.engine()
-    watched = Watched(engine, targets, Counting(case.n), options=told, grid="uniform", slices=case.slices)
+    (family,) = families(_queries(case, targets), few=0)
+    watched: Any = build(engine, family, options={"grid": "uniform", "slices": case.slices, **told})
     number, full = np.arange(len(points)), min(case.n, len(points) // 2)
-    watched.advance(points[:full], number[:full], number[:full], full)
-    met, indexed = watched.met, watched.indexed
+    rows = Objects(points, number, number)
+    watched.advance(rows.take(slice(full)), full)
+    before = watched.counters
     began = time.thread_time()
-    answers = watched.advance(points[full:], number[full:], number[full:], len(points))
+    answers = watched.advance(rows.take(slice(full, None)), len(points))
     took = time.thread_time() - began
+    done = {name: count - before[name] for name, count in watched.counters.items()}
     held = [watched.kept(q) for q in range(case.queries)]
     return Line(
         suite="knn",
@@ -230,33 +241,30 @@ def _watched(case: Case, points: np.ndarray, targets: Targets) -> Line:
         rows=len(points) - full,
         cpu_seconds=max(took, 1e-9),
         reports=len(answers.id),
-        met=(watched.met - met) / (len(points) - full),
+        met=done["met"] / (len(points) - full),
         searches=0,
-        indexed=watched.indexed - indexed,
+        indexed=done["indexed"],
         references=float(np.mean([len(one) for one in held])),
-        objects=len(np.unique(np.concatenate([*held, watched.waiting()]))) / case.queries,
+        objects=len(np.unique(np.concatenate([*held, watched.buffered()]))) / case.queries,
         measured=case.queries,
     )
 
 
-def _alone(case: Case, points: np.ndarray, targets: Targets) -> Line:
+def _alone(case: Case, points: np.ndarray, targets: np.ndarray) -> Line:
     """One engine a query, over its own column of scores: no grid, and every object meets every query."""
     some = min(_SAMPLE, case.queries)
     number, full = np.arange(len(points)), min(case.n, len(points) // 2)
-    names = tuple(f"x{j}" for j in range(case.d))
     took, told, kept = 0.0, 0, set[int]()
     references = []
     engine, how = case.engine()
-    for q in range(some):
-        by = Distance(names, tuple(targets.to[q]))
-        query = TopK(k=case.k, by=by, window=Counting(case.n), emit="arrivals")
-        running = build(engine, query, options=how or None)
-        first = -np.sqrt(((points[:full] - targets.to[q]) ** 2).sum(axis=1))
+    for query, target in zip(_queries(case, targets)[:some], targets, strict=False):
+        running = build(engine, QueryFamily.of(query), options=how or None)
+        first = -np.sqrt(((points[:full] - target) ** 2).sum(axis=1))
         known = running.advance(Objects(first, number[:full], number[:full]), np.array([full])).id
         began = time.thread_time()
         score = np.zeros(len(points) - full)
         for j in range(case.d):  # column by column: far less memory than the differences of whole points
-            score += (points[full:, j] - targets.to[q, j]) ** 2
+            score += (points[full:, j] - target[j]) ** 2
         score = -np.sqrt(score)
         answers = running.advance(Objects(score, number[full:], number[full:]), np.array([len(points)]))
         took += time.thread_time() - began

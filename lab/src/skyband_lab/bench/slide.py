@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines import ENGINES, Engine, Objects, build
+from skyband.engines import ENGINES, Engine, Objects, QueryFamily, build
 from skyband.errors import QueryError, nearest
 from skyband.query import Counting, TopK
 from skyband_lab.bench.cycles import BASELINES, Cycles
@@ -120,7 +120,7 @@ def run(todo: Iterable[Case], scale: Scale, *, seed: int = 0, data: Path | None 
 
 def warm(engine: str) -> None:
     """Compile what `engine` needs, by a stream too small to matter."""
-    running = build(engine, TopK(k=3, by="x", window=Counting(100, 10)))
+    running = build(engine, QueryFamily.of(TopK(k=3, by="x", window=Counting(100, 10))))
     score = STREAMS["lognormal"](1_000, 0)
     _give(running, score, np.arange(1_000), 0, 500)
     _give(running, score, np.arange(1_000), 500, 1_000)
@@ -141,7 +141,7 @@ def made(setting: Setting, engine: str) -> Engine:
     """A running engine; of the papers' baselines, which answer after every row, one that answers at slides."""
     if engine in BASELINES:
         return Cycles(engine, setting.k, setting.win, setting.slide)
-    return build(engine, TopK(k=setting.k, by="x", window=Counting(setting.win, setting.slide)))
+    return build(engine, QueryFamily.of(TopK(k=setting.k, by="x", window=Counting(setting.win, setting.slide))))
 
 
 def measure(case: Case, score: np.ndarray, budget: float) -> Result:

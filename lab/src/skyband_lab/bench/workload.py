@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skyband.engines import Objects
+from skyband.engines import ENGINES, Objects, build
+from skyband.engines.independent import Independent
 from skyband.query import Counting, TopK
 from skyband.workload.family import Family, families
-from skyband.workload.independent import Independent
-from skyband.workload.registry import WORKLOADS, build_shared
 from skyband_lab.bench.result import CANDIDATE, Result, scan_limit
 from skyband_lab.bench.workloads import STREAMS, trades
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skyband.workload.protocol import SharedEngine
+    from skyband.engines import Engine
 
+SHARED = [name for name, entry in ENGINES.items() if entry.traits.shared]
 ALONE = ("mintopk", "sweep")
 """Engines for one query that are run once for every query, to compare with."""
 
@@ -52,7 +53,7 @@ class Case(NamedTuple):
     kind: Kind
     queries: int
     stream: str
-    engine: str  # a name in WORKLOADS, or "alone " and a name in ENGINES
+    engine: str  # a name in ENGINES, "alone " before it if each query has an engine of its own
 
     def __str__(self) -> str:
         return f"{self.queries} queries, any {self.kind.name}, {self.stream}"
@@ -72,7 +73,7 @@ _ALONE = 16.0  # times the budget: a thousand engines fill a thousand windows
 
 def engines() -> list[str]:
     """What the suite compares."""
-    return [*WORKLOADS, *(f"alone {name}" for name in ALONE)]
+    return [*SHARED, *(f"alone {name}" for name in ALONE)]
 
 
 def cases(*, quick: bool, only: Iterable[str] = (), kinds: Iterable[str] = (), sizes: Iterable[int] = ()) -> list[Case]:
@@ -123,7 +124,7 @@ def run(todo: Iterable[Case], scale: Scale, *, seed: int = 0, data: Path | None 
 def measure(case: Case, score: np.ndarray, scale: Scale, seed: int = 0) -> Result:
     """One case: fill the windows for half of the budget at most, then measure."""
     family = workload(case.kind, case.queries, seed)
-    shared = case.engine in WORKLOADS
+    shared = case.engine in SHARED
     if shared:
         parts, times = [family], 1.0
     else:
@@ -188,10 +189,10 @@ def _timed(engine: str, family: Family, score: np.ndarray, fill: int, budget: fl
     return Timing(seconds, rows, output, int(running.peak), int(size), whole)
 
 
-def _built(engine: str, family: Family) -> SharedEngine:
+def _built(engine: str, family: Family) -> Engine:
     """A shared engine, or with "alone" one for every query."""
     name = engine.removeprefix("alone ")
-    return build_shared(engine, family) if name == engine else Independent(name, family)
+    return build(engine, family) if name == engine else Independent(partial(build, name), family)
 
 
 def _warm(engine: str, family: Family) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines import Objects, build
+from skyband.engines import Objects, QueryFamily, build
 from skyband.engines.candidate_limit import limit as candidate_limit
 from skyband.query import Counting, TopK
 from skyband_lab.bench import knn
@@ -86,7 +86,9 @@ def _BOTH(sigma: float) -> tuple[tuple[str, dict[str, object]], ...]:  # noqa: N
 
 def _told(engine: str, options: dict[str, object], k: int, n: int, score: np.ndarray, number: np.ndarray) -> np.ndarray:
     """The objects that are told after the first full window."""
-    running = build(engine, TopK(k=k, by="x", window=Counting(n), emit="arrivals"), options=options or None)
+    running = build(
+        engine, QueryFamily.of(TopK(k=k, by="x", window=Counting(n), emit="arrivals")), options=options or None
+    )
     known = running.advance(Objects(score[:n], number[:n], number[:n]), np.array([n])).id
     later = running.advance(Objects(score[n:], number[n:], number[n:]), np.array([len(score)])).id
     return np.setdiff1d(later, known)
@@ -103,10 +105,10 @@ def space(settings: Settings, data: Path | None) -> dict[str, Any]:
     number = np.arange(len(points))
     references, kept = 0, np.empty(0, np.int64)
     for target in points[rng.integers(0, len(points), queries)]:
-        running: Any = build(engine, TopK(k=k, by="x", window=Counting(n), emit="arrivals"))
+        running: Any = build(engine, QueryFamily.of(TopK(k=k, by="x", window=Counting(n), emit="arrivals")))
         score = -np.sqrt(((points - target) ** 2).sum(axis=1))
         running.advance(Objects(score, number, number), np.array([len(score)]))
-        references += running.held()[0]
+        references += running.kept_counts()[0]
         kept = np.union1d(kept, np.concatenate([running.kept()[0].id, running.rows.id]))
     return {"references": references / queries, "objects": len(kept) / queries}
 

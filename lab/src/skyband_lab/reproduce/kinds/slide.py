@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines import Engine, Objects, build
+from skyband.engines import Engine, Objects, QueryFamily, build
 from skyband.errors import SourceError
 from skyband.query import Sliding, TopK
 from skyband_lab.bench import slide as suite
@@ -42,7 +42,7 @@ def slide(settings: Settings, data: Path | None) -> dict[str, Any]:
     }
     if isinstance(running, Cycles):
         found["searched"] = running.searched / max(running.slides, 1)
-        found["listed"] = len(running.engine.kept()[0])  # type: ignore[attr-defined]
+        found["listed"] = len(running.engine.best(0)[0])  # type: ignore[attr-defined]
     return found
 
 
@@ -147,7 +147,7 @@ def response(settings: Settings, data: Path | None) -> dict[str, Any]:
 def _by_time(engine: str, k: int, size: int, step: int) -> Engine:
     if engine in BASELINES:
         return Cycles(engine, k, size, step, by_time=True)
-    return build(engine, TopK(k=k, by="x", window=Sliding(f"{size} us", f"{step} us"), time="t"))
+    return build(engine, QueryFamily.of(TopK(k=k, by="x", window=Sliding(f"{size} us", f"{step} us"), time="t")))
 
 
 def _each(running: Engine, score: np.ndarray, at: np.ndarray, size: int, step: int) -> list[float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from skyband.workload.family import Family, Member
+    from skyband.engines.family import FamilyMember, QueryFamily
 
 
 class View(NamedTuple):
@@ -46,7 +46,7 @@ class MetaQuery:
     queries, which is so only if those that begin at that moment count (then the meta query has six).
     """
 
-    members: tuple[Member, ...]
+    members: tuple[FamilyMember, ...]
 
     @property
     def window(self) -> int:
@@ -80,6 +80,6 @@ class MetaQuery:
         return sum(len(view.serves) for view in self.views(time, beginning=beginning, ending=ending))
 
 
-def analyze(family: Family) -> MetaQuery:
+def analyze(family: QueryFamily) -> MetaQuery:
     """The meta query of a family."""
     return MetaQuery(family.members)

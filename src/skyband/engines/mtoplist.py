@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines.mtops import Meta, Views
 from skyband.kernels import mtoplist as kernels
-from skyband.workload._meta import Meta, Views
 
 if TYPE_CHECKING:
     from skyband.engines.protocol import Objects

@@ -7,7 +7,7 @@ from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from skyband.workload.family import Member
+    from skyband.engines.family import FamilyMember
 
 AFTER = 1 << 62
 
@@ -40,7 +40,7 @@ class Scheduler:
     Shastri et al., CIKM 2011, sections 3 (RMQS) and 4.4.
     """
 
-    def __init__(self, members: Sequence[Member], since: int) -> None:
+    def __init__(self, members: Sequence[FamilyMember], since: int) -> None:
         self.members = tuple(members)
         self.skip(since)
 

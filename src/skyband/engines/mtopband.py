@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skyband.engines.mtops import Meta, Views, check_lists
 from skyband.kernels import mtopband as kernels
-from skyband.workload._meta import Meta, Views, check_lists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from skyband.engines.family import QueryFamily
     from skyband.engines.protocol import Objects
-    from skyband.workload.family import Family
 
 
 class Band(Views):
@@ -103,6 +103,6 @@ class MTopBand(Meta):
 
     structure = Band
 
-    def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
         check_lists(family)
         super().__init__(family, resume)

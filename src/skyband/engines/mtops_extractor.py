@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from skyband.workload.answers import Answers
+from skyband.engines.protocol import Answers
 
 if TYPE_CHECKING:
-    from skyband.workload.family import Member
+    from skyband.engines.family import FamilyMember
 
 
 class Extractable(Protocol):
@@ -45,7 +45,7 @@ class Extractor:
         self._lists: list[tuple[int, int, int]] = []
         self._first = [0]
 
-    def extract(self, member: Member, number: int, start: int, end: int, *, told: bool) -> bool:
+    def extract(self, member: FamilyMember, number: int, start: int, end: int, *, told: bool) -> bool:
         """Answer `member` from view `number`; whether there are rows. An empty list is worth a word if `told`."""
         at = self._first[-1]
         if at + self._most > len(self._ids):
@@ -57,11 +57,11 @@ class Extractor:
             self._note(member, start, end, got)
         return got > 0
 
-    def say_nothing(self, member: Member, start: int, end: int) -> None:
+    def say_nothing(self, member: FamilyMember, start: int, end: int) -> None:
         """The member's window has become empty."""
         self._note(member, start, end, 0)
 
-    def _note(self, member: Member, start: int, end: int, rows: int) -> None:
+    def _note(self, member: FamilyMember, start: int, end: int, rows: int) -> None:
         clock = member.clock
         self._lists.append(((start - clock.origin) // clock.slide, end, member.number))
         self._first.append(self._first[-1] + rows)
@@ -72,4 +72,4 @@ class Extractor:
         total = self._first[-1]
         group = np.zeros(len(step), np.int32)
         first = np.array(self._first, np.int64)
-        return Answers(step, end, group, first, self._ids[:total].copy(), self._scores[:total].copy(), query)
+        return Answers(step, end, group, first, self._ids[:total].copy(), self._scores[:total].copy(), query=query)

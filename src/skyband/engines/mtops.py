@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.protocol import Objects, Snapshot
+from skyband.engines.mtops_extractor import Extractor
+from skyband.engines.mtops_scheduler import Scheduler
+from skyband.engines.protocol import Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import checked, held, objects, require
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
-from skyband.workload.extractor import Extractor
-from skyband.workload.scheduler import Scheduler
+from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from skyband.workload.answers import Answers
-    from skyband.workload.family import Family
+    from skyband.engines.family import QueryFamily
+    from skyband.engines.protocol import Answers
 
-_NEVER = -(1 << 62)
+
 _MOMENTS = 1_000_000
 _LISTS = 1 << 26
 _HOLDS = {**objects(), "numbers": held("i8", 2), "spoke": held("?", "queries")}
@@ -116,7 +117,7 @@ class Views(ABC):
         return used[np.lexsort((-self.nodes.id[used], -self.nodes.score[used]))]
 
 
-def _check_moments(family: Family) -> None:
+def _check_moments(family: QueryFamily) -> None:
     """Raise unless the views that may be open at once, and the moments at which they begin and end, are few enough."""
     longest = max((member.clock.size for member in family.members), default=0)
     shortest = min((member.clock.slide for member in family.members), default=1)
@@ -128,7 +129,7 @@ def _check_moments(family: Family) -> None:
         raise QueryError(msg)
 
 
-def check_lists(family: Family) -> None:
+def check_lists(family: QueryFamily) -> None:
     """Raise unless there is memory for the k best rows of every view that may be open at once."""
     lists = sum(member.k * member.clock.ratio for member in family.members)
     if lists > _LISTS:
@@ -139,13 +140,13 @@ def check_lists(family: Family) -> None:
         raise QueryError(msg)
 
 
-class Meta:
+class Meta(OneGroupEngine):
     """Runs a family of one group over a structure: rows come in, views open and close, answers are extracted."""
 
     structure: type[Views]
 
-    def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        self._members = family.members
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
+        self._members, self._is_single = family.members, family.is_single
         _check_moments(family)
         self._clocks = [member.clock for member in family.members]
         self._held = self.structure()
@@ -153,12 +154,12 @@ class Meta:
         self._plan: Scheduler | None = None
         self._tenants: dict[int, tuple[int, dict[int, int]]] = {}  # by start: the view's number, and who wants how many
         self._spoke = np.zeros(family.numbers, np.bool_)
-        self._done = _NEVER
+        self._done = MIN_TIME
         self.peak = 0
         if resume is not None:
             self._restore(resume)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray) -> Answers:
+    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
         """Take `arrivals`, then close every window that ends by `upto`."""
         goal, row, time = int(np.asarray(upto).item()), 0, arrivals.time
         self._extractor.clear()
@@ -176,7 +177,8 @@ class Meta:
             self._moment(plan)
         self._done = max(self._done, goal)
         self.peak = int(self._held.state[PEAK])
-        return self._extractor.answers()
+        answers = self._extractor.answers()
+        return answers._replace(query=None) if self._is_single else answers
 
     def _awake(self, upcoming: int | None) -> Scheduler | None:
         """The plan; where nothing is kept and none has an empty window to tell, it goes on at the next row."""
@@ -249,7 +251,7 @@ class Meta:
         rows = Objects(saved["score"], saved["time"], saved["id"]).take(order)
         require((np.diff(rows.id) > 0) & (np.diff(rows.time) >= 0), "its rows are in no order of time and id")
         longest = max((clock.size for clock in self._clocks), default=0)
-        require((done == _NEVER) | (rows.time >= done - 2 * longest), "a row lies far before what is done")
+        require((done == MIN_TIME) | (rows.time >= done - 2 * longest), "a row lies far before what is done")
         if len(order):
             self.advance(rows, done)  # closes again what was closed, without a word
             self._extractor.clear()
@@ -267,6 +269,6 @@ class Meta:
         held, row = self._held, sum(column.itemsize for column in self._held.nodes)
         return int(held.state[COUNT]) * row + held.open_views * 24 + held.extra()
 
-    def busy(self) -> np.ndarray:
-        """Its one group, while it keeps rows or has an empty window to tell."""
-        return np.arange(int(bool(self._held.state[COUNT]) or bool(self._spoke.any())))
+    def owes_empty_list(self) -> bool:
+        """Return whether the last list of any query had rows."""
+        return bool(self._spoke.any())

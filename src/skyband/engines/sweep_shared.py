@@ -9,15 +9,14 @@ import numpy as np
 
 from skyband.engines.columns import fixed
 from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
-from skyband.engines.protocol import Objects, Snapshot
+from skyband.engines.protocol import Answers, ChangingEngine, Objects, Snapshot
 from skyband.engines.validation import WINDOWS, banded, checked, held, parted, real, require, under
 from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.shared import STRIDE, Marks, Rows, looked, roomed, settled, shared
 from skyband.kernels.views import NEVER, Records, Views
-from skyband.workload.answers import Answers, ordered
 
 if TYPE_CHECKING:
-    from skyband.workload.family import Family
+    from skyband.engines.family import QueryFamily
 
 _MOST = 1 << 22  # rows of answers written before the kernel comes up for air
 _LAZY = 0.385  # the part of a band that may wait behind it before rows are let go
@@ -44,7 +43,7 @@ _FRESH = {
 _SHORT = 1024  # rows of a band of which those below all answers need no rank
 
 
-class SharedSweep:
+class SharedSweep(ChangingEngine):
     """One ranked band for all queries; an answer is a walk down it that skips what is too old for its query.
 
     What a row must be kept for is a view: the rows since a window began that is still open, and how many of them
@@ -67,7 +66,7 @@ class SharedSweep:
     The kept set is the minimal set of Shastri et al., CIKM 2011, theorem 5.1; views are its predicted views.
     """
 
-    def __init__(self, family: Family, resume: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._family = family
         self._records = Records(**family.records)
         self.peak = 0
@@ -194,7 +193,7 @@ class SharedSweep:
             bar=np.full((2, len(goal)), np.inf),
             kept=np.zeros((3, len(goal)), np.int64),
         )
-        return Answers(none, none, np.empty(0, np.int32), np.zeros(1, np.int64), none, np.empty(0), none)
+        return Answers.empty(queries=True)
 
     def _rooms(self, bands: Rows, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
         """How many lists and rows of answers to make room for: enough for most calls, never too much."""
@@ -224,7 +223,7 @@ class SharedSweep:
         done = max(int(self._marks.done.max(initial=NEVER)), self._upto)
         return max(int(self._marks.seen.max(initial=NEVER - 1)) + 1, done)
 
-    def change(self, family: Family, moved: np.ndarray, positions: np.ndarray | None = None) -> None:
+    def change(self, family: QueryFamily, moved: np.ndarray, positions: np.ndarray | None = None) -> None:
         """Go on with other members: `moved[i]` is the new place of record i, or -1.
 
         `positions` are those of each group at which the members of the newest moment came.
@@ -251,11 +250,11 @@ class SharedSweep:
             since = np.concatenate([since, begin])
         self._marks = self._marks._replace(shown=shown, since=since)
 
-    def busy(self) -> np.ndarray:
+    def active_groups(self) -> np.ndarray:
         """Groups that keep rows, or have yet to say that a window has become empty."""
         return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown.any(axis=0))
 
-    def regroup(self, keep: np.ndarray) -> None:
+    def keep_groups(self, keep: np.ndarray) -> None:
         """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
         known = keep[keep < self._groups]
         self._marks, self._groups = marks_of(self._marks, known), len(known)
@@ -315,5 +314,5 @@ def _less(old: Records, new: Records, moved: np.ndarray) -> bool:
 def _bound(pages: list[AnswerBuffer], groups: int) -> Answers:
     """All pages as one, ordered by end, query and group."""
     step, end, group, query, first, ids, score, _ = concatenate(pages)
-    answers = Answers(step, end, group.astype(np.int32), first, ids, score, query)
-    return answers if groups == 1 else ordered(answers)
+    answers = Answers(step, end, group.astype(np.int32), first, ids, score, query=query)
+    return answers if groups == 1 else answers.in_order()
