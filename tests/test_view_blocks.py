@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyband.kernels.view import BLOCK
-from skyband.view.core import Core
+from skyband.view.index import ViewIndex
 
 # far apart, next to each other, and such as differ in high bits alone
 IDS = np.array([0, 1, 2, 3, -1, 7 << 44, 9 << 44, 5 << 60, (1 << 63) - 1, -(1 << 63), *range(100, 130)])
@@ -23,10 +23,10 @@ class Plain:
         self.counts = dict.fromkeys(("ignorable", "neutral", "good", "bad"), 0)
         self.level = self.peak = self.draw = self.low = 0
 
-    def take_stretch(self):
-        told = self.draw, self.peak, self.low, self.level
+    def take_path(self):
+        path = self.draw, self.peak, self.low, self.level
         self.level = self.peak = self.draw = self.low = 0
-        return told
+        return path
 
     def limit(self):
         """Let the bound be the rank of the lowest row; none if no row can be lower."""
@@ -36,22 +36,22 @@ class Plain:
     def ranked(self):
         return sorted(((s, i) for i, (s, _) in self.rows.items()), reverse=True)
 
-    def apply(self, ids, score, first, stop, fresh, base):
+    def apply(self, ids, score, first, stop, fetched, base):
         keep = self.kmax if self.follow else self.kmax - (self.kmax - min(max(stop, 1), self.kmax)) // 8
         for n in range(first, len(ids)):
             i, s = int(ids[n]), float(score[n])
             inside = not math.isnan(s) and (self.bound is None or (s, i) >= self.bound)
             there = i in self.rows
             kind = ("bad", "neutral")[inside] if there else ("ignorable", "good")[inside]
-            kind = "ignorable" if there and fresh else kind
-            self.counts[kind] += 1
+            kind = "ignorable" if there and fetched else kind
+            self.counts[kind] += not fetched
             if not there and not inside:
                 continue
             if kind in ("good", "neutral"):
                 self.rows[i] = (s, base + n)
             if kind == "bad":
                 del self.rows[i]
-            self.level += {"good": 1, "bad": -1}.get(kind, 0)
+            self.level += 0 if fetched else {"good": 1, "bad": -1}.get(kind, 0)
             self.peak = max(self.peak, self.level)
             self.draw = max(self.draw, self.peak - self.level)
             self.low = min(self.low, self.level)
@@ -66,14 +66,14 @@ class Plain:
         return len(ids)
 
 
-def agree(core, plain):
-    core._check()
-    ids, score, row = core.top(len(plain.rows) + 1)
+def agree(index, plain):
+    index._check()
+    ids, score, row = index.top(len(plain.rows) + 1)
     assert list(zip(score.tolist(), ids.tolist(), strict=True)) == plain.ranked()
     assert row.tolist() == [plain.rows[i][1] for i in ids.tolist()]
-    assert core.bound == plain.bound
-    assert core.counts._asdict() == {**plain.counts, "stale": 0}
-    assert core.take_stretch(1) == (1, *plain.take_stretch())
+    assert index.bound == plain.bound
+    assert index.counts._asdict() == {**plain.counts, "stale": 0}
+    assert index.take_path(1) == (1, *plain.take_path())
 
 
 def batch(rng, size, busy):
@@ -96,24 +96,24 @@ def batch(rng, size, busy):
 def test_blocks_mean_what_single_changes_mean(seed, kmax, stop, follow, busy, crowded, sizes):
     """Rows enter, leave and come back within a block; bounds rise; ids repeat; scores tie with the bound."""
     rng = np.random.default_rng(seed)
-    core, plain, stop = Core(kmax, follow=follow), Plain(kmax, follow), min(stop, kmax)
+    index, plain, stop = ViewIndex(kmax, follow=follow), Plain(kmax, follow), min(stop, kmax)
     base = 0
     for size in sizes:
         if crowded:
-            core._rows.words[:] = ~np.uint64(0)  # as if every id had been here: all are looked for
+            index._rows.words[:] = ~np.uint64(0)  # as if every id had been here: all are looked for
         ids, score = batch(rng, size, busy)
         at = int(rng.integers(0, size)) if rng.random() < 0.2 else 0
         while at < size:
             to = plain.apply(ids, score, at, stop, False, base)
-            assert core.apply(ids, score, first=at, stop=stop, base=base) == to
-            agree(core, plain)
+            assert index.apply(ids, score, first=at, stop=stop, base=base) == to
+            agree(index, plain)
             at = to
             if len(plain.rows) < stop and plain.bound is not None:  # a refill: the bound falls, and rows come
-                core.bound = plain.bound = min(plain.bound, (min(plain.bound[0], 9.0) - 1.0, -3))
+                index.bound = plain.bound = min(plain.bound, (min(plain.bound[0], 9.0) - 1.0, -3))
                 found = batch(rng, 3, 1.0)
                 plain.apply(*found, 0, 0, True, base)
-                core.apply(*found, fresh=True, base=base)
-                agree(core, plain)
+                index.add_fetched(*found, base=base)
+                agree(index, plain)
         base += size
 
 
@@ -121,13 +121,13 @@ def test_blocks_mean_what_single_changes_mean(seed, kmax, stop, follow, busy, cr
 @pytest.mark.parametrize("size", [BLOCK + 1, 2 * BLOCK, 2 * BLOCK - 1])
 def test_a_row_that_enters_is_known_to_the_rest_of_its_block(place, size):
     """When the block was sifted its id was in nobody's list, and its later scores are far below the bound."""
-    core = Core(6)
-    core.apply(np.arange(10), np.arange(10.0))  # 4 to 9 stay
-    core.apply(np.array([9]), np.array([np.nan]))  # and leave room
+    index = ViewIndex(6)
+    index.apply(np.arange(10), np.arange(10.0))  # 4 to 9 stay
+    index.apply(np.array([9]), np.array([np.nan]))  # and leave room
     ids, score = np.arange(100, 100 + size), np.full(size, -1.0)
     ids[place], score[place] = 50, 8.5
     ids[BLOCK - 1 if place < BLOCK - 1 else BLOCK] = 50
-    core.apply(ids, score)
-    assert core.counts.good == 10 + 1
-    assert core.counts.bad == 1 + 1
-    assert core.top(9)[0].tolist() == [8, 7, 6, 5, 4]
+    index.apply(ids, score)
+    assert index.counts.good == 10 + 1
+    assert index.counts.bad == 1 + 1
+    assert index.top(9)[0].tolist() == [8, 7, 6, 5, 4]

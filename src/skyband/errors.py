@@ -10,6 +10,7 @@
     ├── SnapshotError   (ValueError)   a saved state that does not belong to this query
     ├── SinkError       (ValueError)   a place for answers that cannot take them
     ├── TableError      (OSError)      a table outside that did not give what it was asked for
+    ├── ClosedError     (ValueError)   a view that was used after it was closed
     ├── DashboardError  (ValueError)   a dashboard that cannot be opened, or cannot show what it is given
     └── MissingLibraryError (ImportError)  a library that only some features need is not installed
 
@@ -127,6 +128,22 @@ class DashboardError(SkybandError, ValueError):
     Traceback (most recent call last):
         ...
     skyband.errors.DashboardError: host='0.0.0.0' can be reached by others: give token= and tls=, or leave it at ...
+    """
+
+
+class ClosedError(SkybandError, ValueError):
+    """A view that was used after it was closed, as with a closed file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import skyband as sb
+    >>> view = sb.View(sb.tables.ArrayTable(np.array([5.0, 9.0])), k=1, by="value")
+    >>> view.close()
+    >>> view.read()
+    Traceback (most recent call last):
+        ...
+    skyband.errors.ClosedError: this view is closed: ...
     """
 
 

@@ -12,10 +12,10 @@ import pytest
 import skyband as sb
 from skyband.kernels.walk import hits, sizes
 from skyband.tables import ArrayTable
-from skyband.view.core import Core
+from skyband.view.index import ViewIndex
 from skyband.view.model import (
     Costs,
-    cheapest,
+    best_kmax,
     cost_curve,
     expected_interval,
     frequency_bound,
@@ -25,7 +25,7 @@ from skyband.view.model import (
     survival_bound,
     survival_bound_drifting,
 )
-from skyband.view.policy import Adaptive, Seen
+from skyband.view.policy import Adaptive, WorkloadStats
 from skyband_lab.bench.updates import WORKLOADS, moving_window, zipf_means
 
 TABLE_1 = [  # N, n, lower bound on Pr[Z > N], upper bound on E[N / Z]: as printed
@@ -72,12 +72,12 @@ def test_lemma_1_where_p_and_q_are_nearly_equal(more):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: expected_interval(0, 0.1, 0.1), "i=0 is no position of n=0"),
-        (lambda: expected_interval(5, -0.1, 0.1), "p=-0.1 is no part of the updates"),
-        (lambda: hitting_time([0.1], [0.1, 0.2]), "p and q have 1 and 2 numbers"),
-        (lambda: refill_frequency([0.8], [0.7]), "p=0.8 and q=0.7 are more than all updates"),
-        (lambda: survival_bound(0, 5), "rows=0 is no number of rows"),
-        (lambda: survival_bound_drifting(100, 5, 0.4, 0.3), "p=0.4 is not below q=0.3"),
+        (lambda: expected_interval(0, 0.1, 0.1), "got n=0 and i=0"),
+        (lambda: expected_interval(5, -0.1, 0.1), "p must be .* got -0.1"),
+        (lambda: hitting_time([0.1], [0.1, 0.2]), "p and q must have .* got 1 and 2 numbers"),
+        (lambda: refill_frequency([0.8], [0.7]), "got p=0.8 and q=0.7"),
+        (lambda: survival_bound(0, 5), "rows must be .* got 0"),
+        (lambda: survival_bound_drifting(100, 5, 0.4, 0.3), "p must be below q .* p=0.4 and q=0.3"),
     ],
 )
 def test_wrong_chances_are_told(call, words):
@@ -123,27 +123,25 @@ def test_theorem_2_needs_only_a_logarithm():
 def test_more_bad_than_good_updates_have_no_small_view():
     """Section 4.5: the interval grows only with n, so the model goes to the cap."""
     assert expected_interval(2000, 0.4, 0.3) < 2.1 * expected_interval(1000, 0.4, 0.3)
-    assert cheapest(10, 300, 0.4, 0.3, Costs(refill=1.0, update=1e-6)) == 300
+    assert best_kmax(10, 300, 0.4, 0.3, Costs(refill=1.0, update=1e-6)) == 300
 
 
 def kinds(value, batches, k, steps):
     """The part of good, bad and ignorable updates for a view of k rows, kept at that size as in section 5."""
     table = ArrayTable(value.copy())
-    core = Core(k, follow=True)
-    core.apply(np.arange(len(value)), value)
+    index = ViewIndex(k, follow=True)
+    index.apply(np.arange(len(value)), value)
     for ids, new in itertools.islice(batches, steps):
         at = 0
         while at < len(ids):
             before = at
-            at = core.apply(ids, new, first=at, stop=k)
+            at = index.apply(ids, new, first=at, stop=k)
             table.value[ids[before:at]] = new[before:at]
-            if core.size < k:  # one row is missing: the next best takes its place
-                rows = table.top(k - core.size, core.bound)
-                counts = core.marks.copy()
-                core.bound = (float(rows["score"][-1].as_py()), int(rows["id"][-1].as_py()))
-                core.apply(rows["id"].to_numpy(), rows["score"].to_numpy(), fresh=True)
-                core.marks[2:7] = counts[2:7]
-    return np.array(core.counts[:4], float)
+            if index.size < k:  # one row is missing: the next best takes its place
+                rows = table.top(k - index.size, index.bound)
+                index.bound = (float(rows["score"][-1].as_py()), int(rows["id"][-1].as_py()))
+                index.add_fetched(rows["id"].to_numpy(), rows["score"].to_numpy())
+    return np.array(index.counts[:4], float)
 
 
 @pytest.mark.parametrize("figure", [1, 2])
@@ -157,7 +155,7 @@ def test_figures_1_and_2(figure):
     good, bad, ignorable = {}, {}, {}
     for k in (10, 100, 400, 990):
         value, batches = moving_window(1000, seed=4, mean=mean)
-        start = Core(k, follow=True)
+        start = ViewIndex(k, follow=True)
         start.apply(np.arange(1000), value)
         first = np.array(start.counts[:4], float)
         counts = kinds(value, batches, k, 40) - first
@@ -209,19 +207,19 @@ def test_figure_8(p, q):
     Costs as measured in section 6: a refill costs as much as about N updates.
     """
     policy, k, rows = Adaptive(share=1, watch=False), 10, 10_000
-    kmax = policy.start(k, rows)
+    kmax = policy.initial_kmax(k, rows)
     assert kmax == 251
     track, updates, least = [], 0.0, kmax
     size = kmax
     for seed in range(3_000):
         made, size, low = walk_on(size, k, kmax, p, q, seed)
         updates, least = updates + made, min(least, low)
-        seen = Seen(k, kmax, rows, size, least, int(updates), 0, 0, 1.0, 1 / rows)
+        stats = WorkloadStats(k, kmax, rows, size, least, int(updates), 0, 0, 1.0, 1 / rows)
         if size < k:
-            kmax = policy.refilled(seen)
+            kmax = policy.kmax_on_refill(stats)
             size, least, updates = kmax, kmax, 0.0
         else:
-            smaller, updates = policy.rested(seen)
+            smaller, updates = policy.kmax_between_refills(stats)
             least -= kmax - smaller
             kmax, size = smaller, min(size, smaller)
         track.append(kmax)

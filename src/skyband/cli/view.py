@@ -45,22 +45,22 @@ def plan(
 ) -> None:
     """Print the plan, and draw it if asked to."""
     from skyband.view.model import Costs
-    from skyband.view.plan import drawn, planned
+    from skyband.view.plan import plan_size, plot_plan
 
-    found = planned(rows, k, p, q, Costs(seconds(refill, "refill"), seconds(update, "update")))
+    found = plan_size(rows, k, p, q, Costs(seconds(refill, "refill"), seconds(update, "update")))
     if plot is not None:
-        drawn(found, plot)
+        plot_plan(found, plot)
     if as_json:
         print(json.dumps(found.as_dict()))
         return
     print(f"{'kmax':>10}  {'of rows':>8}  {'refill every':>14}  {'cost per update':>16}")
-    for line in found.lines:
-        mark = "  <- least" if line.kmax == found.best else ""
-        every = f"{line.interval:,.0f}" if line.interval < 1e15 else f"{line.interval:.1e}"
-        every = every if math.isfinite(line.interval) else "never"
-        print(f"{line.kmax:>10,}  {line.kmax / rows:>8.2%}  {every:>14}  {spoken(line.cost):>16}{mark}")
-    for word in found.words:
-        print(word)
+    for point in found.points:
+        mark = "  <- least" if point.kmax == found.best else ""
+        every = f"{point.interval:,.0f}" if point.interval < 1e15 else f"{point.interval:.1e}"
+        every = every if math.isfinite(point.interval) else "never"
+        print(f"{point.kmax:>10,}  {point.kmax / rows:>8.2%}  {every:>14}  {spoken(point.cost):>16}{mark}")
+    for note in found.notes:
+        print(note)
 
 
 def seconds(text: str, field: str) -> float:

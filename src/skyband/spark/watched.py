@@ -11,19 +11,19 @@ import pyarrow as pa
 
 from skyband.errors import QueryError, SchemaError, nearest
 from skyband.query.duration import parse_duration
+from skyband.query.validation import check_flag
 from skyband.runtime.ids import id_numbers
-from skyband.runtime.score import scores
 from skyband.runtime.snapshot import unwrite
 from skyband.spark.pipeline import bucket_keys, check_version, gathered, map_rows, metric_name, stateful
 from skyband.spark.prune import NEVER, Counts, Packed, in_utc
 from skyband.spark.session import column, suit
 from skyband.tables.protocol import CHANGE, VERSION
 from skyband.tables.sql import SqlTable, open_table
-from skyband.view.changes import Batch, batch_of
-from skyband.view.fields import other_columns, scored, truth, whole_number
-from skyband.view.policy import Policy, policy
-from skyband.view.restore import resumed
-from skyband.view.view import View
+from skyband.view.changes import ChangeBatch, diff_lists, read_changes
+from skyband.view.refill import RefillController, RefillWorker
+from skyband.view.rows import ViewRows
+from skyband.view.snapshot import restore_view, snapshot_view
+from skyband.view.spec import ViewSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from skyband.query.expression import Expression
     from skyband.runtime.saved import Saved
+    from skyband.view.policy import KmaxName, KmaxPolicy
 
 SCORE = "__skyband_score"
 _COUNTED = ("rows", "without_score", "without_time", "late", "stale", "refills", "failed_refills", "incomplete")
@@ -43,7 +44,7 @@ def view(  # noqa: PLR0913 - the door
     *,
     name: str | None = None,
     key: str | None = None,
-    kmax: int | str | Policy = "adaptive",
+    kmax: int | KmaxName | KmaxPolicy = "adaptive",
     columns: Sequence[str] = (),
     ascending: bool = False,
     ordered: bool = True,
@@ -104,22 +105,20 @@ def view(  # noqa: PLR0913 - the door
     if not isinstance(table, SqlTable):
         msg = f"table={str(table)[:60]!r} is no table of a database: write sb.tables.open_table(...), or its address"
         raise QueryError(msg)
-    k, by, columns = whole_number("k", k), scored(by), other_columns(columns, table.key)
-    for field, flag in (("ascending", ascending), ("ordered", ordered), ("ranks", ranks)):
-        truth(field, flag)
+    options: dict[str, Any] = {"k": k, "by": by, "kmax": kmax, "columns": columns, "ascending": ascending}
+    spec = ViewSpec(table.key, ordered=ordered, **options)
+    check_flag("ranks", ranks)
     for field, text in (("change", change), ("version", version)):
         if not isinstance(text, str) or not text:
             msg = f"{field}={text!r} is no name: write that of a column"
             raise QueryError(msg)
     if table.is_open:
-        table.ranked(by, columns)  # its columns are there
+        table.ranked(spec.by, spec.columns)  # its columns are there
     limit = parse_duration(timeout, "timeout")
     if limit <= 0:
         msg = f'timeout must be positive, got {timeout!r}: write one such as "30 seconds"'
         raise QueryError(msg)
-    share = Watched(
-        table.by_address(limit / 1e6), k, by, policy(kmax, k), columns, ascending, ordered, ranks, change, version
-    )
+    share = Watched(table.by_address(limit / 1e6), spec, ranks, change, version)
 
     named = metric_name(metric)
 
@@ -134,12 +133,7 @@ class Watched:
     """A view, as what a bucket answers."""
 
     table: SqlTable
-    k: int
-    by: Expression
-    kmax: Policy
-    columns: tuple[str, ...]
-    ascending: bool = False
-    ordered: bool = True
+    spec: ViewSpec
     ranks: bool = False
     change: str = CHANGE
     version: str = VERSION
@@ -155,12 +149,14 @@ class Watched:
 
     def told(self) -> dict[str, str]:
         """What a state belongs to. The address of the database may change, and so may kmax."""
-        said = {"by": self.by.text, "key": self.table.key, "table": self.table.name, "columns": ", ".join(self.columns)}
-        return {**said, **{name: str(getattr(self, name)) for name in ("k", "ascending", "ordered", "ranks")}}
+        spec = self.spec
+        said = {"by": spec.by.text, "key": spec.key, "table": self.table.name, "columns": ", ".join(spec.columns)}
+        flags = {name: str(getattr(spec, name)) for name in ("k", "ascending", "ordered")}
+        return {**said, **flags, "ranks": str(self.ranks)}
 
     def check(self, schema: pa.Schema) -> None:
         """Raise unless the stream has the columns."""
-        for name in (self.table.key, self.version, *self.columns, *self.by.columns):
+        for name in (self.spec.key, self.version, *self.spec.columns, *self.spec.by.columns):
             if name not in schema.names:
                 why = ""
                 if name == self.version:
@@ -170,7 +166,7 @@ class Watched:
 
     def newest(self, rows: pa.Table) -> pa.Table:
         """Of each key the last version only, by version."""
-        ids, version = id_numbers(rows.column(self.table.key), self.table.key), rows.column(VERSION).to_numpy()
+        ids, version = id_numbers(rows.column(self.spec.key), self.spec.key), rows.column(VERSION).to_numpy()
         order = np.lexsort((version, ids))
         last = np.append(ids[order][1:] != ids[order][:-1], True)[: len(order)]
         places = order[last]
@@ -195,16 +191,12 @@ class ViewPacker:
         if rows.column(VERSION).null_count:
             msg = f"version={share.version!r} is NULL in a change, so its place in the order is unknown: fill it in"
             raise SchemaError(msg)
-        batch = batch_of(rows, share.table.key)
-        assert batch.version is not None
-        score = scores(share.by, batch.rows)
-        score = -score if share.ascending else score
-        none = np.isnan(score) if batch.gone is None else np.isnan(score) & ~batch.gone
-        score = score if batch.gone is None else np.where(batch.gone, np.nan, score)
+        batch = share.spec.score(read_changes(rows, share.spec.key))
+        none = np.isnan(batch.score) if batch.deleted is None else np.isnan(batch.score) & ~batch.deleted
         nowhere = np.zeros(batch.size, np.int64)
         self.counts.add(np.full(batch.size, NEVER), nowhere, none)
-        found = batch.rows.select([*dict.fromkeys([share.table.key, *share.columns])])
-        found = found.append_column(SCORE, pa.array(score)).append_column(VERSION, pa.array(batch.version))
+        found = batch.rows.select([share.spec.key, *share.spec.columns])
+        found = found.append_column(SCORE, pa.array(batch.score)).append_column(VERSION, pa.array(batch.version))
         self.parts.append(share.newest(found))
 
     def packed(self) -> Iterator[pa.RecordBatch]:
@@ -222,18 +214,15 @@ class ViewBucket:
 
     def __init__(self, share: Watched, schema: pa.Schema) -> None:
         self.share, self.schema, self.engine = share, schema, share.engine
-        options = {**self._options(), "columns": share.columns, "ascending": share.ascending}
-        self.view = View.resume(share.table, share.k, share.by, types=schema, **options)
+        self.refills = RefillController(ViewRows(share.spec, types=schema), RefillWorker(share.table, share.spec))
+        self.last_list: pa.Table | None = None
         self.step = 0
         self.counts = dict.fromkeys(_COUNTED, 0)
-
-    def _options(self) -> dict[str, Any]:
-        return {"kmax": self.share.kmax, "ordered": self.share.ordered}
 
     @property
     def kept(self) -> int:
         """How many rows are kept."""
-        return self.view.size
+        return self.refills.rows.index.size
 
     def take(self, packed: Mapping[str, Any], watermark: int) -> pa.Table:  # noqa: ARG002 - as others
         """Changes as they were packed; what they change in the list."""
@@ -242,25 +231,28 @@ class ViewBucket:
             Counts.read(unwrite(counts), 0, self.counts)
             if blob:
                 parts.append(unwrite(blob))
-        view = self.view
-        if not view.complete:
-            view.refill()  # at the start, and after one that failed
-        before = view.stats.stale
+        refills, rows = self.refills, self.refills.rows
+        if not rows.complete:
+            refills.refill()  # at the start, and after one that failed
+        before = refills.stats.stale
         if parts:
-            rows = self.share.newest(pa.concat_tables(parts).unify_dictionaries())
-            view.take(Batch(rows, None, rows.column(VERSION).to_numpy()), rows.column(SCORE).to_numpy())
-        self.counts["stale"] += view.stats.stale - before
-        self.counts["refills"] += view.stats.refills
-        self.counts["failed_refills"] += view.stats.failed_refills
-        self.counts["incomplete"] = int(not view.complete)
+            changes = self.share.newest(pa.concat_tables(parts).unify_dictionaries())
+            version, score = (changes.column(name).to_numpy() for name in (VERSION, SCORE))
+            refills.apply(rows.prepare(ChangeBatch(changes, None, version, score)))
+        self.counts["stale"] += refills.stats.stale - before
+        self.counts["refills"] += refills.stats.refills
+        self.counts["failed_refills"] += refills.stats.failed_refills
+        self.counts["incomplete"] = int(not rows.complete)
         return self._told()
 
     def _told(self) -> pa.Table:
-        found = self.view.changes(ranks=self.share.ranks)
+        rows, before = self.refills.rows, self.last_list
+        self.last_list = rows.read()
+        found = diff_lists(before, self.last_list, self.share.spec.key, ranks=self.share.ranks)
         size = found.num_rows
         found = found.add_column(0, "step", pa.array(np.full(size, self.step)))
         self.step += bool(size)
-        return found.append_column("complete", pa.array(np.full(size, self.view.complete)))
+        return found.append_column("complete", pa.array(np.full(size, rows.complete)))
 
     def finish(self, newest: int) -> pa.Table:
         """No more changes will come: all has been told."""
@@ -269,12 +261,13 @@ class ViewBucket:
 
     def save(self) -> Saved:
         """All there is to remember."""
-        return {**self.view.save(), "told": self.view.read(), "step": np.array([self.step])}
+        return {**snapshot_view(self.refills), "told": self.refills.rows.read(), "step": np.array([self.step])}
 
     def load(self, saved: Saved) -> None:
         """Go on where another one stood."""
-        self.view = resumed(View, self.share.table, saved, self._options())
-        self.view.told(cast("pa.Table", saved["told"]))
+        options = {"kmax": self.share.spec.kmax, "ordered": self.share.spec.ordered}
+        self.refills, _ = restore_view(self.share.table, saved, options)
+        self.last_list = cast("pa.Table", saved["told"])
         self.step = int(saved["step"][0])
 
     def next_end(self) -> int | None:
@@ -292,11 +285,12 @@ def _transformed(df: DataFrame, share: Watched, metric: str) -> DataFrame:
     suit(df.sparkSession)
     schema = source_schema(df.schema)
     share.check(schema)
-    needed = dict.fromkeys([share.table.key, share.version, *share.columns, *share.by.columns])
+    spec = share.spec
+    needed = dict.fromkeys([spec.key, share.version, *spec.columns, *spec.by.columns])
     names = [*needed, *([share.change] if share.change in schema.names else [])]
     bucket = bucket_keys(1)
     packed = map_rows(df.select([column(name) for name in names]), _packing(share, bucket))
-    kept = pa.schema([schema.field(name) for name in dict.fromkeys([share.table.key, *share.columns])])
+    kept = pa.schema([schema.field(name) for name in (spec.key, *spec.columns)])
     out = _result_type(df.schema, share)
     check_case(df.sparkSession, out)
     if not df.isStreaming:
@@ -333,7 +327,7 @@ def _answering(share: Watched, schema: pa.Schema) -> Callable[[pa.Table], pa.Tab
 def _result_type(schema: StructType, share: Watched) -> StructType:
     from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-    own = dict.fromkeys([share.table.key, *share.columns])
+    own = (share.spec.key, *share.spec.columns)
     return StructType(
         [
             StructField("step", LongType()),

@@ -1,8 +1,8 @@
-"""The random walk of a view's size, and what it says about kmax.
+"""The random-walk model of a view's size, and the kmax of the least expected cost.
 
-Between two refills k' walks on {k - 1, ..., kmax}. Position i stands for k' = kmax - i: a bad update moves it from i to
-i + 1 with probability p[i], a good one back with probability q[i] (at 0 it stays). At n = kmax - k + 1 the view must be
-refilled: Z is the number of updates until then.
+Between two refills the size k' of a view is a random walk on {k - 1, ..., kmax}. Position i stands for k' = kmax - i: a
+bad update moves it from i to i + 1 with probability p[i], a good one back with probability q[i] (at 0 it stays). At
+n = kmax - k + 1 the view is refilled. Z is the number of updates until then.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from skyband.errors import QueryError
+from skyband.query.validation import check_number
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-_POINTS = 160  # of the integral: its error falls exponentially with them
-_REACH = 45.0
-_NEAR = 0.01
+_POINTS = 640  # of the trapezoid rule: its error falls exponentially with their number
+_UPPER = 45.0  # the integral of exp(-u Z) is cut at this u: exp(-45) is below the precision of a double
+_TAIL = 30  # the lower end lies so far below -log E[Z]: what is cut off is exp(-30) of the result
+_NEAR_ONE = 0.01  # n * |q / p - 1|, below which the closed form of lemma 1 loses digits
 
 
 class Costs(NamedTuple):
@@ -29,38 +31,36 @@ class Costs(NamedTuple):
     update: float
 
 
-def checked(p: float, q: float) -> None:
-    """Refuse what are no chances of a bad and a good update.
+def check_probabilities(p: float, q: float) -> None:
+    """Check the probabilities of a bad and a good update.
 
     Examples
     --------
-    >>> checked(0.7, 0.6)
+    >>> check_probabilities(0.7, 0.6)
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: p=0.7 and q=0.6 are more than all updates: write parts that add up to at most 1
+    skyband.errors.QueryError: p + q must be at most 1, got p=0.7 and q=0.6
     """
-    for name, part in (("p", p), ("q", q)):
-        if not 0 <= part <= 1:
-            msg = f"{name}={part!r} is no part of the updates: write a number from 0 to 1"
-            raise QueryError(msg)
+    check_number("p", p, least=0)
+    check_number("q", q, least=0)
     if p + q > 1 + 1e-9:
-        msg = f"p={p!r} and q={q!r} are more than all updates: write parts that add up to at most 1"
+        msg = f"p + q must be at most 1, got p={p!r} and q={q!r}"
         raise QueryError(msg)
 
 
 def _vectors(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     a, b = np.atleast_1d(np.asarray(p, float)), np.atleast_1d(np.asarray(q, float))
     if a.shape != b.shape or a.ndim != 1 or not len(a):
-        msg = f"p and q have {a.size} and {b.size} numbers: write one of each for every position from 0 to n - 1"
+        msg = f"p and q must have one number for each position from 0 to n - 1, got {a.size} and {b.size} numbers"
         raise QueryError(msg)
-    fine = (a >= 0) & (b >= 0) & (a + b <= 1)
-    for i in np.flatnonzero(~fine):
-        checked(float(a[i]), float(b[i]))
+    valid = (a >= 0) & (b >= 0) & (a + b <= 1)
+    for i in np.flatnonzero(~valid):
+        check_probabilities(float(a[i]), float(b[i]))
     return a, b
 
 
 def expected_interval(n: int, p: float, q: float, i: int = 0) -> float:
-    """Lemma 1: how many updates from position i until a refill, where p and q do not vary.
+    """Lemma 1: expected number of updates from position i until a refill, for constant p and q.
 
     Examples
     --------
@@ -73,9 +73,9 @@ def expected_interval(n: int, p: float, q: float, i: int = 0) -> float:
     ----------
     Yi et al., ICDE 2003, lemma 1.
     """
-    checked(p, q)
+    check_probabilities(p, q)
     if not 0 <= i < n:
-        msg = f"i={i!r} is no position of n={n!r}: write n of at least 1, and i from 0 to n - 1"
+        msg = f"n must be at least 1 and i from 0 to n - 1, got n={n!r} and i={i!r}"
         raise QueryError(msg)
     if not p:
         return math.inf
@@ -84,13 +84,15 @@ def expected_interval(n: int, p: float, q: float, i: int = 0) -> float:
     t = q / p
     if t > 1 and n * math.log(t) > 700:
         return math.inf
-    if n * abs(t - 1) < _NEAR:  # the same sum term by term, where the closed form would cancel
+    if n * abs(t - 1) < _NEAR_ONE:  # the same sum term by term
         return float((np.expm1(np.arange(i + 1, n + 1) * math.log1p((q - p) / p))).sum() / (q - p))
     return ((n - i) * (1 - t) - t ** (i + 1) + t ** (n + 1)) / (p * (1 - t) ** 2)
 
 
 def hitting_time(p: ArrayLike, q: ArrayLike) -> float:
-    """How many updates until a refill, where p and q vary with k' (section 4.6): vectors over positions 0 to n - 1.
+    """Expected number of updates until a refill, for p and q that vary with k' (section 4.6).
+
+    `p` and `q` are vectors over positions 0 to n - 1.
 
     Examples
     --------
@@ -106,14 +108,14 @@ def hitting_time(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def refill_frequency(p: ArrayLike, q: ArrayLike) -> float:
-    """E[1 / Z], the refills an update brings about, for vectors over positions 0 to n - 1.
+    """E[1 / Z], the expected refills per update, for vectors over positions 0 to n - 1.
 
-    1 / Z is the integral of exp(-u Z) over u from 0 on, and E[exp(-u Z)] is a product of n factors that one pass from
-    position 0 gives. With u = exp(x) the trapezoid rule converges exponentially.
+    1 / Z is the integral of exp(-u Z) over all u > 0, and E[exp(-u Z)] is a product of n factors, computed in one pass
+    from position 0. With u = exp(x) the trapezoid rule converges exponentially.
 
     Examples
     --------
-    A view of k rows must be refilled by every bad update; by a geometric law E[1 / Z] = -p ln(p) / (1 - p).
+    With kmax = k every bad update causes a refill: Z is geometric, and E[1 / Z] = -p ln(p) / (1 - p).
 
     >>> round(refill_frequency([0.25], [0.25]), 6), round(-0.25 * math.log(0.25) / 0.75, 6)
     (0.462098, 0.462098)
@@ -121,31 +123,27 @@ def refill_frequency(p: ArrayLike, q: ArrayLike) -> float:
     return float(_frequencies(*_vectors(p, q))[-1])
 
 
-def refill_frequencies(most: int, p: float, q: float) -> np.ndarray:
-    """E[1 / Z] for n = 1 to `most`, where p and q do not vary."""
-    return _frequencies(*_vectors(np.full(most, p), np.full(most, q)))
+def refill_frequencies(max_n: int, p: float, q: float) -> np.ndarray:
+    """E[1 / Z] for n = 1 to `max_n`, for constant p and q."""
+    return _frequencies(*_vectors(np.full(max_n, p), np.full(max_n, q)))
 
 
 def _frequencies(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     n = len(p)
     if not p.all():
         return np.zeros(n)
-    far = min(max(math.log(hitting_time(p, q) + 1.0), 1.0), 2 * _REACH)
-    x = np.linspace(-far - 30, math.log(_REACH), 4 * _POINTS)
+    reach = min(max(math.log(hitting_time(p, q) + 1.0), 1.0), 2 * _UPPER)
+    x = np.linspace(-reach - _TAIL, math.log(_UPPER), _POINTS)
     u = np.exp(x)
     s = np.exp(-u)
-    log_g = np.zeros_like(x)
-    out = np.empty(n)
     weight = u * (x[1] - x[0])
-    stay = 1 - p - q
-    ratio = np.zeros_like(x)
-    for i in range(n):
-        if i == 0:
-            ratio = s * p[0] / -np.expm1(np.log(s) + math.log1p(-p[0])) if p[0] < 1 else s
-        else:
-            # 1 - s (stay) - s q r, written so that nothing cancels where s and r are near 1
-            denominator = p[i] * s + (1 - s) + s * q[i] * (1 - ratio)
-            ratio = s * p[i] / denominator if stay[i] >= -1e-12 else ratio
+    ratio = s * p[0] / -np.expm1(np.log(s) + math.log1p(-p[0])) if p[0] < 1 else s
+    log_g = np.log(ratio)
+    out = np.empty(n)
+    out[0] = (np.exp(log_g) * weight).sum()
+    for i in range(1, n):
+        # the denominator is 1 - s (1 - p - q) - s q ratio, written so that nothing cancels where s and ratio are near 1
+        ratio = s * p[i] / (p[i] * s + (1 - s) + s * q[i] * (1 - ratio))
         log_g = log_g + np.log(ratio)
         out[i] = (np.exp(log_g) * weight).sum()
     return out
@@ -173,7 +171,7 @@ def frequency_bound(rows: float, n: float) -> float:
 
     References
     ----------
-    Yi et al., ICDE 2003, table 1. How its last column is computed is not printed; P + (1 - P) * rows / n gives it.
+    Yi et al., ICDE 2003, table 1. The formula of its last column is not printed; P + (1 - P) * rows / n reproduces it.
     """
     likely = survival_bound(rows, n)
     return likely + (1 - likely) * rows / n
@@ -192,10 +190,10 @@ def survival_bound_drifting(rows: float, n: float, p: float, q: float) -> float:
     Yi et al., ICDE 2003, theorem 2 and appendix B: Pr[X = i] <= exp(-c1 i) for i from n to rows, with
     c1 = q / 2 * (1 - 1 / 2q)^2 where p + q = 1.
     """
-    checked(p, q)
+    check_probabilities(p, q)
     _positive(rows=rows, n=n)
     if p >= q:
-        msg = f"p={p!r} is not below q={q!r}, which theorem 2 needs: see survival_bound for p = q"
+        msg = f"p must be below q for theorem 2, got p={p!r} and q={q!r}; for p = q use survival_bound"
         raise QueryError(msg)
     share = q / (p + q)
     c1 = share / 2 * (1 - 1 / (2 * share)) ** 2
@@ -204,37 +202,23 @@ def survival_bound_drifting(rows: float, n: float, p: float, q: float) -> float:
 
 def _positive(**numbers: float) -> None:
     for name, number in numbers.items():
-        if not 0 < number < math.inf:
-            msg = f"{name}={number!r} is no number of rows: write one above 0"
-            raise QueryError(msg)
+        check_number(name, number, above=0)
 
 
-def rows_needed(rows: float, p: float, q: float) -> float:
-    """How large n must be for the theorems to promise a refill interval of `rows` at 99.9 %; `rows` itself if p > q."""
-    checked(p, q)
-    _positive(rows=rows)
-    if p > q:
-        return rows
-    if p == q:
-        return math.sqrt(2 * rows * math.log(4e3))
-    share = q / (p + q)
-    return math.log(1e3 * rows) / (share / 2 * (1 - 1 / (2 * share)) ** 2)
-
-
-def cost_curve(k: int, most: int, p: float, q: float, costs: Costs) -> tuple[np.ndarray, np.ndarray]:
-    """Kmax from k to `most`, and the expected cost of an update at each: formula (1) of the paper."""
-    kmax = np.arange(k, most + 1)
+def cost_curve(k: int, max_kmax: int, p: float, q: float, costs: Costs) -> tuple[np.ndarray, np.ndarray]:
+    """Kmax from k to `max_kmax`, and the expected cost of an update at each: formula (1) of the paper."""
+    kmax = np.arange(k, max_kmax + 1)
     update = costs.update * np.log2(kmax + 2) / math.log2(k + 2)
     return kmax, update + costs.refill * refill_frequencies(len(kmax), p, q)
 
 
-def cheapest(k: int, most: int, p: float, q: float, costs: Costs) -> int:
-    """The kmax of the least expected cost, at most `most`.
+def best_kmax(k: int, max_kmax: int, p: float, q: float, costs: Costs) -> int:
+    """The kmax of the least expected cost, at most `max_kmax`.
 
     Examples
     --------
-    >>> cheapest(100, 5_000, 0.01, 0.01, Costs(refill=0.4, update=1e-6)) > 500
+    >>> best_kmax(100, 5_000, 0.01, 0.01, Costs(refill=0.4, update=1e-6)) > 500
     True
     """
-    kmax, cost = cost_curve(k, most, p, q, costs)
+    kmax, cost = cost_curve(k, max_kmax, p, q, costs)
     return int(kmax[int(np.argmin(cost))])

@@ -1,4 +1,4 @@
-"""A plan for a view: what the model expects of each kmax, as numbers and as a picture (figure 6 of the paper)."""
+"""The plan of a view: what the random-walk model expects for each kmax, as numbers and as a plot (figure 6)."""
 
 from __future__ import annotations
 
@@ -9,79 +9,75 @@ from pathlib import Path
 import numpy as np
 
 from skyband.errors import MissingLibraryError, QueryError
-from skyband.view.model import Costs, checked, cost_curve, expected_interval
+from skyband.view.model import Costs, check_probabilities, cost_curve, expected_interval
 
-_LINES = 14
+_POINTS = 14
 
 
 @dataclass(frozen=True)
-class Line:
-    """One kmax."""
+class PlanPoint:
+    """What to expect of one kmax."""
 
     kmax: int
     interval: float  # updates between two refills, lemma 1
-    cost: float  # seconds an update
+    cost: float  # seconds per update
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the model expects."""
+class SizePlan:
+    """Expected cost against kmax, and the kmax of the least cost."""
 
     rows: int
     k: int
     best: int
-    lines: tuple[Line, ...]
-    words: tuple[str, ...]
+    points: tuple[PlanPoint, ...]
+    notes: tuple[str, ...]
     kmax: np.ndarray
     cost: np.ndarray
 
     def as_dict(self) -> dict[str, object]:
-        """The plan without its curve, as plain values; an interval beyond all numbers is None."""
-        lines = [asdict(line) for line in self.lines]
-        for line in lines:
-            line["interval"] = line["interval"] if math.isfinite(line["interval"]) else None
-        return {"rows": self.rows, "k": self.k, "best": self.best, "lines": lines, "words": list(self.words)}
+        """The plan without its curve, as plain values for JSON; an infinite interval is None."""
+        lines = [
+            {**asdict(point), "interval": point.interval if math.isfinite(point.interval) else None}
+            for point in self.points
+        ]
+        return {"rows": self.rows, "k": self.k, "best": self.best, "lines": lines, "words": list(self.notes)}
 
 
-def planned(rows: int, k: int, p: float, q: float, costs: Costs) -> Plan:
-    """The plan for a table of `rows` rows.
+def plan_size(rows: int, k: int, p: float, q: float, costs: Costs) -> SizePlan:
+    """Plan a view over a table of `rows` rows.
 
     Examples
     --------
-    >>> found = planned(1_000_000, 100, 0.01, 0.01, Costs(refill=0.4, update=1e-6))
-    >>> 300 < found.best < 3000
+    >>> plan = plan_size(1_000_000, 100, 0.01, 0.01, Costs(refill=0.4, update=1e-6))
+    >>> 300 < plan.best < 3000
     True
-    >>> found.lines[0].cost > 1000 * min(line.cost for line in found.lines)
+    >>> plan.points[0].cost > 1000 * min(point.cost for point in plan.points)
     True
     """
-    checked(p, q)
+    check_probabilities(p, q)
     if k >= rows:
-        msg = f"k={k} is not less than rows={rows}, so a view would be the whole table: write a smaller k"
+        msg = f"k must be less than rows, got k={k} and rows={rows}"
         raise QueryError(msg)
-    most = min(rows, k + math.ceil(10 * math.sqrt(rows)))
-    words = []
+    max_kmax = min(rows, k + math.ceil(10 * math.sqrt(rows)))
     if p > q:
-        words.append(
-            f"More rows leave than enter (p > q): no small view serves long. kmax is held at {most:,}, that is k and "
-            f"ten times the root of the table's size."
+        note = (
+            f"More rows leave than enter (p > q): no small view lasts long. kmax is limited to {max_kmax:,}, k plus "
+            f"ten times the square root of the table's size."
         )
     elif p == q:
-        words.append(
-            "As many rows leave as enter: kmax on the order of the root of the table's size is enough (theorem 1)."
-        )
+        note = "As many rows enter as leave: a kmax on the order of the root of the table's size is enough (theorem 1)."
     else:
-        words.append(
-            "More rows enter than leave: kmax on the order of the logarithm of the table's size is enough (theorem 2)."
-        )
-    kmax, cost = cost_curve(k, most, p, q, costs)
+        note = "More rows enter than leave: a kmax on the order of the log of the table's size is enough (theorem 2)."
+    kmax, cost = cost_curve(k, max_kmax, p, q, costs)
     best = int(kmax[int(np.argmin(cost))])
-    shown = {k, best, most, *(int(x) for x in np.geomspace(k, most, _LINES).clip(k, most))}
-    lines = tuple(Line(at, expected_interval(at - k + 1, p, q), float(cost[at - k])) for at in sorted(shown))
-    return Plan(rows, k, best, lines, tuple(words), kmax, cost)
+    shown = {k, best, max_kmax, *(int(x) for x in np.geomspace(k, max_kmax, _POINTS).clip(k, max_kmax))}
+    points = tuple(PlanPoint(at, expected_interval(at - k + 1, p, q), float(cost[at - k])) for at in sorted(shown))
+    return SizePlan(rows, k, best, points, (note,), kmax, cost)
 
 
-def drawn(plan: Plan, path: Path) -> None:
-    """Draw cost against kmax."""
+def plot_plan(plan: SizePlan, path: Path) -> None:
+    """Plot cost against kmax into a file."""
     try:
         import matplotlib as mpl
 
@@ -89,12 +85,12 @@ def drawn(plan: Plan, path: Path) -> None:
         from matplotlib import pyplot as plt
     except ImportError as error:
         raise MissingLibraryError.of("a plot", "matplotlib") from error
-    kinds = plt.gcf().canvas.get_supported_filetypes()
-    plt.close()
-    if path.suffix[1:].lower() not in kinds:
-        msg = f"plot={str(path)!r} is no picture: write a name that ends with one of {', '.join(sorted(kinds))}"
-        raise QueryError(msg)
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    formats = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix[1:].lower() not in formats:
+        plt.close(figure)
+        msg = f"plot must be a file name that ends with one of {', '.join(formats)}, got {str(path)!r}"
+        raise QueryError(msg)
     axes.loglog(plan.kmax, plan.cost, color="#3f51b5", linewidth=2)
     least = plan.cost[plan.best - plan.k]
     axes.plot([plan.best], [least], "o", color="#ff5722")

@@ -4,67 +4,59 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from skyband.errors import QueryError, SchemaError, TableError
-from skyband.kernels._jit import tier
-from skyband.runtime.score import scores
-from skyband.tables.protocol import VERSION, NotPushedDownError
-from skyband.view import fields
-from skyband.view.changes import Batch, batch_of, keys_of
-from skyband.view.core import Core
-from skyband.view.filling import Filling
-from skyband.view.kept import NOTHING, Kept
-from skyband.view.policy import Fixed, Policy, policy
-from skyband.view.scan import scan
-from skyband.view.stats import ViewStats
-from skyband.view.told import changed
+from skyband.errors import ClosedError, TableError
+from skyband.tables.protocol import VERSION
+from skyband.view.changes import diff_lists, read_changes
+from skyband.view.refill import RefillController, RefillWorker
+from skyband.view.rows import ViewRows
+from skyband.view.snapshot import read_snapshot, restore_view, snapshot_view, write_snapshot
+from skyband.view.spec import ViewSpec, check_table
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
     from skyband.query.expression import Expression
-    from skyband.tables.protocol import BaseTable, RankedTable
-
-
-_PIECE = 1 << 20  # changes after which the policy looks again, however long the batch
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    return len(one) == len(other) and bool((one == other).all())
+    from skyband.tables.protocol import BaseTable
+    from skyband.view.policy import KmaxName, KmaxPolicy
+    from skyband.view.stats import ViewStats
 
 
 class View:
-    """The `k` best rows of a table in a database, read at any time without asking it.
+    """The `k` best rows of a database table, read at any time without a query.
 
-    The view keeps k' rows, k <= k' <= kmax, and is told every insert, update and delete by `apply`. Nearly all of them
-    can be ignored. Only when k' would fall below k is the table asked, by one query, for the rows that come next.
+    The view keeps k' rows, k <= k' <= kmax. Pass every insert, update and delete of the table to `apply`; nearly all of
+    them concern no row of the view. The table is queried only if fewer than k rows would be left: one query fetches the
+    rows that come next (a refill). All methods may be called from several threads.
 
     Parameters
     ----------
     table
-        What the rows are in: `sb.tables.open_table(url, name, key=...)`, or anything with `ranked` and `since`.
+        The table: `sb.tables.open_table(url, name, key=...)`, or any object with `ranked`, `position` and `since`.
     k
-        How many rows a read gives.
+        Number of rows that a read returns.
     by
-        What makes a row good: an SQL expression over the table's columns.
+        The score: an SQL expression over the columns of the table.
     kmax
-        How many rows the view may keep: a number, "sqrt", "adaptive" (default), "model", or a policy.
+        Number of rows that the view may keep: an integer, "sqrt", "adaptive" (default), "model", or a policy of
+        `skyband.view.policy`.
     columns
-        Further columns of the rows to keep.
+        Columns of the rows to keep, besides the key.
     ascending
         Smaller scores are better.
     refill_at
-        Ask the table in the background as soon as fewer than so many rows are left, so that nobody waits. Default:
-        ask when fewer than k are left, and wait.
+        Refill in the background as soon as fewer than this number of rows are left, so that nobody waits. By default
+        the view is refilled when fewer than k are left, and `apply` waits for it.
     ordered
-        Changes of one row come in the order in which they were made, and the table is asked where it is at least as new
-        as they are. If not, give them `_version` and write `ordered=False`: the view then remembers the newest version
-        of every row it hears of, and what it said, until `forget` lets go of it.
+        The changes of a row come in the order in which they were made, and the table is at least as new as they are.
+        Otherwise write `ordered=False` and give changes a `_version`: the view then remembers the newest version of
+        every row that a change was about, until `forget` drops it.
 
     Notes
     -----
@@ -75,308 +67,252 @@ class View:
     >>> import numpy as np
     >>> import skyband as sb
     >>> stock = sb.tables.ArrayTable(np.array([5.0, 9.0, 7.0, 1.0]))
-    >>> view = sb.View(stock, k=2, by="value", kmax=2)
-    >>> view.read().to_pydict()
+    >>> with sb.View(stock, k=2, by="value", kmax=2) as view:
+    ...     view.read().to_pydict()
+    ...     stock.value[1] = 2.0
+    ...     view.apply({"id": [1], "value": [2.0]})
+    ...     view.read()["id"].to_pylist(), view.stats.bad, view.stats.refills
     {'rank': [1, 2], 'score': [9.0, 7.0], 'id': [1, 2]}
-    >>> stock.value[1] = 2.0
-    >>> view.apply({"id": [1], "value": [2.0]})
-    >>> view.read()["id"].to_pylist(), view.stats.bad, view.stats.refills
     ([2, 0], 1, 1)
 
     References
     ----------
-    Yi et al., ICDE 2003: the algorithm in section 3, eager refills as proposed there, kmax as in sections 4 and 7.
+    Yi et al., ICDE 2003: the algorithm of section 3, with the eager refills proposed there; kmax by sections 4 and 7.
     """
 
-    def __init__(  # noqa: PLR0913 - the one wide door
+    _worker_type = RefillWorker
+
+    def __init__(  # noqa: PLR0913 - the public parameters
         self,
         table: BaseTable,
         k: int,
         by: str | Expression,
         *,
-        kmax: int | str | Policy = "adaptive",
+        kmax: int | KmaxName | KmaxPolicy = "adaptive",
         columns: Sequence[str] = (),
         ascending: bool = False,
         refill_at: int | None = None,
         ordered: bool = True,
     ) -> None:
-        self._open(table, k, by, columns, ascending=ascending, ordered=ordered)
-        self.version = table.position()
-        self._begin(self._nothing(), kmax, refill_at)
-        if not self._filling.ask(self._ranked.count):  # what went wrong is told at once
-            raise self._filling.trouble
-        self._filling.meter.stats = ViewStats()
+        options: dict[str, Any] = {"k": k, "by": by, "kmax": kmax, "columns": columns, "ascending": ascending}
+        table = check_table(table)
+        spec = ViewSpec(table.key, refill_at=refill_at, ordered=ordered, **options)
+        self._attach(table, *self._fill(table, spec))
 
-    def _open(
-        self, table: BaseTable, k: int, by: str | Expression, columns: Sequence[str], *, ascending: bool, ordered: bool
-    ) -> None:
-        """All but the rows."""
-        self.table, self.k, self.by = fields.base(table), fields.whole_number("k", k), fields.scored(by)
-        self.columns = fields.other_columns(columns, table.key)
-        self.ascending, self.ordered = fields.truth("ascending", ascending), fields.truth("ordered", ordered)
-        self._ranked: RankedTable = table.ranked(self.by, self.columns, ascending=self.ascending)
-        self.version = -1
-        """The version of the table's change log up to which all changes have been applied; -1 without a log."""
+    @classmethod
+    def _fill(cls, table: BaseTable, spec: ViewSpec) -> tuple[RefillController, int]:
+        """Fetch the first rows; they are at least as new as the position in the change log."""
+        refills = RefillController(ViewRows(spec), cls._worker_type(table, spec))
+        version = table.position()
+        refills.fill()
+        return refills, version
+
+    def _attach(self, table: BaseTable, refills: RefillController, version: int) -> None:
+        spec = refills.spec
+        self.table, self.k, self.by, self.columns = table, spec.k, spec.by, spec.columns
+        self.ascending, self.ordered = spec.ascending, spec.ordered
+        self.version = version
+        """Position in the table's change log: all changes up to it have been applied. -1 without a log."""
+        self._refills, self._rows = refills, refills.rows
         self._lock = threading.RLock()
-        self._shown: tuple[pa.Table, np.ndarray, np.ndarray, np.ndarray] | None = None
-        self._shown_at: tuple[Core | None, int] = (None, 0)  # of whom, and at which turn
-        self._looked = False  # since the last changes, somebody has asked for the best
-        self._asked = False  # since the last changes, somebody has read
-        self._told: pa.Table | None = None
-
-    def _begin(self, kept: Kept, kmax: int | str | Policy, refill_at: int | None) -> None:
-        """Stand on what is kept."""
-        chosen = policy(kmax, self.k)
-        if refill_at is not None:
-            refill_at = fields.whole_number("refill_at", refill_at, self.k)
-            if isinstance(chosen, Fixed) and refill_at > chosen.kmax:
-                msg = (
-                    f"refill_at={refill_at} is more than kmax={chosen.kmax}, so rows would always be asked for: "
-                    f"write at most kmax"
-                )
-                raise QueryError(msg)
-        self._kept, self._core = kept, kept.core
-        self._filling = Filling(kept, self.k, chosen, refill_at, self._ask)
-
-    def _nothing(self, types: pa.Schema | None = None) -> Kept:
-        """No row, and that none is known."""
-        core = Core(self.k, versions=not self.ordered)
-        core.bound = NOTHING
-        return Kept(core, self.table.key, self.columns, types)
+        self._log_lock = threading.Lock()  # held while changes of the log are fetched and applied
+        self._last_list: pa.Table | None = None
+        self._closed = False
 
     # ------------------------------------------------------------ reading
 
     @property
     def stats(self) -> ViewStats:
-        """What the view has seen and done."""
-        return self._filling.meter.stats
+        """What the view has counted and measured so far."""
+        with self._lock:
+            return self._refills.stats
 
     @property
     def kmax(self) -> int:
-        """How many rows may be kept now."""
-        return self._filling.kmax
+        """The number of rows that the view may keep now."""
+        return self._refills.kmax
 
     @property
     def size(self) -> int:
-        """k', how many rows are kept now."""
-        return self._core.size
+        """The number of rows that the view keeps now."""
+        with self._lock:
+            return self._rows.index.size
 
     @property
     def complete(self) -> bool:
-        """Whether a read gives all of the k best rows; not so after a failed refill, and while one is under way."""
-        return self._filling.complete
+        """Whether a read returns all of the k best rows; False after a failed refill, and while one is in flight."""
+        with self._lock:
+            return self._rows.complete
 
     @property
-    def trouble(self) -> TableError | None:
+    def refill_error(self) -> TableError | None:
         """Why rows are missing; None while the view is complete."""
-        return None if self.complete else self._filling.trouble
+        with self._lock:
+            return None if self._rows.complete else self._refills.error
 
     def top(self, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The keys (as numbers: integers as they are, others by their hash) and scores of the k best. O(k)."""
+        """Return keys and scores of the k best rows as arrays; keys other than integers by their hash. O(k)."""
         with self._lock:
-            self._absorb()
-            self._looked = True
-            ids, score, _ = self._core.top(self.k if k is None else min(max(k, 0), self.k))
-        return ids, -score if self.ascending else score
+            if self._closed or self._refills.refill_in_flight is not None:
+                self._poll()
+            return self._rows.top(self.k if k is None else min(max(k, 0), self.k))
 
     def read(self) -> pa.Table:
-        """The k best rows: rank, score, key and the other columns. O(k); no query."""
+        """Return the k best rows: rank, score, key and columns. O(k), no query."""
         with self._lock:
-            self._absorb()
-            self._asked = True
-            return self._list()
+            if self._closed or self._refills.refill_in_flight is not None:
+                self._poll()
+            return self._rows.read()
 
-    def _list(self) -> pa.Table:
-        core, shown = self._core, self._shown
-        whose, turn = self._shown_at
-        if shown is not None and whose is core and turn == core.turn:
-            return shown[0]
-        self._shown_at = core, core.turn
-        ids, score, row = core.top(self.k)
-        if shown is not None and all(map(_same, shown[1:], (ids, score, row))):
-            return shown[0]
-        table = self._kept.table(ids, -score if self.ascending else score, row)
-        self._shown = (table, ids, score, row)
-        return table
+    def changes(self, *, ranks: bool = False, since: pa.Table | None = None) -> pa.Table:
+        """Return what has changed in the list since the last call: `_change_type`, then the columns of `read`.
 
-    def changes(self, *, ranks: bool = False) -> pa.Table:
-        """What has changed in the list since this was last asked: `_change_type`, then the columns of `read`.
-
-        The first time, all rows are inserts. A row whose score changed is a pair of `update_preimage` and
-        `update_postimage`; with `ranks` so is one that only moved.
+        The first time, all rows are inserts. A row with another score is a pair of `update_preimage` and
+        `update_postimage`; with `ranks`, so is a row that only moved. `since` is a list to compare with instead, such
+        as one that was read before a restart.
         """
         with self._lock:
-            now = self.read()
-            before, self._told = self._told, now
-            return changed(before, now, self.table.key, ranks=ranks)
-
-    def told(self, before: pa.Table) -> None:
-        """What `changes` is to start from: a list that was read before."""
-        self._told = before
+            before = self._last_list if since is None else since
+            self._last_list = self.read()
+            return diff_lists(before, self._last_list, self.table.key, ranks=ranks)
 
     # ------------------------------------------------------------ changing
 
     def apply(self, changes: Any) -> None:
-        """Take changes: the key and the columns of `by` as they are now; "delete" as `_change_type` for what is gone.
+        """Apply a batch of changes: the key and the columns of `by` as they are now.
 
-        With a column `_version` and `ordered=False` only changes newer than what is known of their row count.
+        `_change_type` is "delete" for deleted rows. With `ordered=False` a column `_version` is required, and changes
+        older than what is known of their row are ignored.
         """
-        batch = batch_of(changes, self.table.key)
+        self._check_open()
+        batch = read_changes(changes, self.table.key)
         if not batch.size:
             return
-        batch = self._kept.whole(batch, self.by)
-        score = scores(self.by, batch.rows)
-        self.take(batch, -score if self.ascending else score)
-
-    def take(self, batch: Batch, score: np.ndarray) -> None:
-        """Take changes whose scores (larger is better) are known."""
-        if not self.ordered and batch.version is None:
-            msg = "a batch of changes lacks the column '_version', by which ordered=False tells which is newer: add it"
-            raise SchemaError(msg)
-        score = score if batch.gone is None else np.where(batch.gone, np.nan, score)
-        tier.saw(len(score))
+        batch = self._refills.spec.score(self._rows.with_all_columns(batch))
         with self._lock:
-            rows = self._kept.typed(batch.rows)
-            ids = keys_of(rows.column(self.table.key), self.table.key)
-            self._take(batch._replace(rows=rows, ids=ids, score=score))
+            self._check_open()
+            self._refills.apply(self._rows.prepare(batch))
 
     def follow(self, source: Iterable[Any]) -> None:
         """Apply every batch of an iterator. With `sb.tables.follow` of its table the view catches up first."""
-        own = getattr(source, "table", None) is self.table
-        if own:
-            self.catch_up()  # what has changed since the view was made, and before the source began
+        own_log = getattr(source, "table", None) is self.table
+        if own_log:
+            self.catch_up()  # with what has changed between the first rows and the start of the source
         for changes in source:
-            self.apply(changes)
-            if own:
-                self.version = max(self.version, changes[VERSION][-1].as_py())
+            if own_log:
+                with self._log_lock:
+                    self._apply_logged(changes, changes[VERSION][-1].as_py())
+            else:
+                self.apply(changes)
 
     def catch_up(self) -> int:
-        """Apply what the table says has changed since `version`; the version that it has come to."""
-        changes = self.table.since(self.version)
-        if changes.rows.num_rows:
-            self.apply(changes.rows)
-        self.version = max(self.version, changes.upto)
-        return self.version
+        """Apply what the table's change log has after `version`; return the version that it has come to."""
+        with self._log_lock:
+            changes = self.table.since(self.version)
+            self._apply_logged(changes.rows, changes.upto)
+            return self.version
+
+    def _apply_logged(self, rows: pa.Table, version: int) -> None:
+        """Apply rows of the change log as they were at `version`, unless another thread has applied newer ones."""
+        if version > self.version:
+            self.apply(rows)
+            self.version = version
 
     def forget(self, version: int) -> None:
-        """With `ordered=False`: the table has all changes up to this one, and none of them will come again."""
+        """Drop the versions remembered up to this one: the table has those changes, and none of them comes again."""
         with self._lock:
-            self._core.forget(version)
-
-    def _take(self, batch: Batch) -> None:
-        """Run changes through the core, with a refill wherever one is due."""
-        self._absorb()
-        size, at, filling = batch.size, 0, self._filling
-        noted = None
-        while at < size:
-            pending = filling.asker.pending
-            if pending is not noted and pending is not None and self.ordered:
-                pending.since.append(batch.after(at) if at else batch)
-                noted = pending
-            began = time.thread_time()  # of this thread: others that run must not make updates look dear
-            before = at
-            at = self._kept.take(batch, at, min(at + _PIECE, size), filling.stop())
-            filling.meter.account(self._core, at - before, time.thread_time() - began)
-            if filling.due():
-                self._kept.keep(batch.rows)
-                filling.ask(self._ranked.count)
-            filling.relax()
-        self._kept.keep(batch.rows)
-        self.stats.updates += size
-        if self._asked:  # who reads will read again, and had better find the list made
-            self._list()
-        elif self._looked:
-            self._core.order()
-        self._asked = self._looked = False
+            self._check_open()
+            self._rows.index.forget(version)
 
     # ------------------------------------------------------------ refilling
 
-    def _ask(self, n: int, below: tuple[float, object] | None) -> tuple[pa.Table, float]:
-        began = time.perf_counter()
-        try:
-            rows = self._ranked.top(n, below)
-        except NotPushedDownError as error:
-            rows = scan(error.table, self.by, n, below, ascending=self.ascending)
-        return rows, time.perf_counter() - began
+    def refill(self) -> bool:
+        """Refill now if rows are missing, however recent the last failure; return whether the view is complete."""
+        with self._lock:
+            self._check_open()
+            self._refills.refill()
+        return self.wait_for_refill()
 
-    def _absorb(self) -> None:
-        if self._filling.asker.pending is not None:
-            self._filling.absorb(self._ranked.count)
-
-    def settle(self, timeout: float | None = None) -> bool:
-        """Wait for the refill that is under way, if there is one; whether the view is complete."""
-        while (pending := self._filling.asker.pending) is not None:
-            try:
-                pending.answer.result(timeout)
-            except (TableError, TimeoutError):
+    def wait_for_refill(self, timeout: float | None = None) -> bool:
+        """Wait for the refill in flight, if there is one, for at most `timeout` seconds; return `complete`."""
+        self._check_open()
+        end = None if timeout is None else time.monotonic() + timeout
+        while (refill := self._refills.refill_in_flight) is not None:
+            wait([refill.result], None if end is None else max(end - time.monotonic(), 0.0))
+            if not refill.result.done():
                 break
-            finally:
-                with self._lock:
-                    self._absorb()
+            with self._lock:
+                self._poll()
         return self.complete
 
-    def refill(self) -> bool:
-        """Ask the table now, if rows are missing, whatever happened before; whether the view is complete."""
-        filling = self._filling
-        with self._lock:
-            filling.asker.hurry()
-            if filling.due():
-                filling.ask(self._ranked.count)
-        return self.settle()
+    def _poll(self) -> None:
+        """Take the rows of a refill that has finished."""
+        self._check_open()
+        self._refills.poll()
 
-    # ------------------------------------------------------------ saving
+    # ------------------------------------------------------------ saving and closing
 
     def save(self, path: str | Path | None = None) -> dict[str, np.ndarray | pa.Table]:
-        """All that the view needs to go on elsewhere, as named arrays and tables; with `path`, in that file too."""
-        from skyband.view.restore import saved
-        from skyband.view.stored import store
-
+        """Return all state of the view as named arrays and tables; with `path`, also write it into that file."""
+        self.wait_for_refill()
         with self._lock:
-            self.settle()
-            found = saved(self, self._kept, self._filling)
+            snapshot = snapshot_view(self._refills, self.version)
         if path is not None:
-            store(found, Path(path))
-        return found
+            write_snapshot(snapshot, Path(path))
+        return snapshot
 
     @classmethod
     def restore(cls, table: BaseTable, saved: Mapping[str, np.ndarray | pa.Table] | str | Path, **options: Any) -> Self:
-        """A view from what was saved, brought up to date from the table's change log; built again where there is none.
+        """Restore a view and apply what the table's change log has since; build it again if the log lacks that.
 
-        `saved` is what `save` returned, or its file. `options` are `kmax`, `refill_at` and `ordered` of the view; the
-        first two are as they were, unless given (a policy of your own must be given again).
+        `saved` is what `save` returned, or its file. `options` are `kmax` and `refill_at`, if they are to change; a
+        policy of your own must be passed again.
         """
-        from skyband.view.restore import restored
-        from skyband.view.stored import stored
-
-        return restored(cls, table, stored(Path(saved)) if isinstance(saved, str | Path) else saved, options)
-
-    @classmethod
-    def resume(  # noqa: PLR0913 - as the door
-        cls,
-        table: BaseTable,
-        k: int,
-        by: str | Expression,
-        kept: Kept | None = None,
-        *,
-        kmax: int | str | Policy = "adaptive",
-        columns: Sequence[str] = (),
-        ascending: bool = False,
-        refill_at: int | None = None,
-        ordered: bool = True,
-        types: pa.Schema | None = None,
-    ) -> Self:
-        """A view on `kept` rows; without them, one that knows nothing until the table answers, at the first changes."""
+        table = check_table(table)
+        snapshot = read_snapshot(Path(saved)) if isinstance(saved, str | Path) else saved
         self = cls.__new__(cls)
-        self._open(table, k, by, columns, ascending=ascending, ordered=ordered)
-        self._begin(self._nothing(types) if kept is None else kept, kmax, refill_at)
+        self._attach(table, *restore_view(table, snapshot, options))
+        try:
+            self.catch_up()
+        except TableError:
+            self._attach(table, *cls._fill(table, self._refills.spec))
         return self
 
-    def go_on(self, version: int, kmax: int, measured: np.ndarray, swings: np.ndarray | None) -> None:
-        """With what was known of the past."""
-        self.version, self._filling.kmax = version, kmax
-        meter = self._filling.meter
-        meter.load(measured, self._core)
-        if swings is None:
-            meter.begin(self._core.size)  # how far it fell in the updates before is not known
-        else:
-            meter.load_swings(swings, kmax)
+    def close(self) -> None:
+        """End the background thread. A closed view cannot be read or changed; the table stays open.
+
+        Closing it again does nothing.
+        """
+        with self._lock:
+            self._closed = True
+            self._refills.close()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = "this view is closed: build another with sb.View(...), or restore one from what save() returned"
+            raise ClosedError(msg)
+
+    # ------------------------------------------------------------ names of version 0.1
+
+    @property
+    def trouble(self) -> TableError | None:
+        """Deprecated: now `refill_error`."""
+        warnings.warn("View.trouble is now View.refill_error", DeprecationWarning, stacklevel=2)
+        return self.refill_error
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Deprecated: now `wait_for_refill`."""
+        warnings.warn("View.settle() is now View.wait_for_refill()", DeprecationWarning, stacklevel=2)
+        return self.wait_for_refill(timeout)
+
+    def told(self, before: pa.Table) -> None:
+        """Deprecated: now `changes(since=...)`."""
+        warnings.warn("View.told(list) is now View.changes(since=list)", DeprecationWarning, stacklevel=2)
+        self._last_list = before

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.tables import ArrayTable
-from skyband.view.core import Core
-from skyband.view.policy import Adaptive, Policy, policy
+from skyband.view.index import ViewIndex
+from skyband.view.policy import Adaptive
+from skyband.view.refill import Fetched, RefillWorker
 from skyband.view.view import View
 from skyband_lab.bench.prices import Price, indexed, refill_prices
 from skyband_lab.bench.updates import WORKLOADS
@@ -83,14 +84,14 @@ class Ran(NamedTuple):
         return self.cpu + price.of(self.refills, self.refilled) / self.updates
 
 
-class _Priced(View):
-    """A view whose refills are taken to cost what they cost on another table."""
+class _PricedWorker(RefillWorker):
+    """Reports what a refill would cost on another table."""
 
     price = Price(0.0)
 
-    def _ask(self, n: int, below: tuple[float, object] | None) -> tuple[pa.Table, float]:
-        rows = super()._ask(n, below)[0]
-        return rows, self.price.of(1, rows.num_rows)
+    def fetch(self, n: int, below: tuple[float, object] | None) -> Fetched:
+        rows = super().fetch(n, below).rows
+        return Fetched(rows, self.price.of(1, rows.num_rows))
 
 
 class _Runner:
@@ -98,9 +99,9 @@ class _Runner:
 
     def __init__(self, table: ArrayTable, kmax: int | str, price: Price) -> None:
         self.table = table
-        at_price = type("_AtPrice", (_Priced,), {"price": price})  # known before the first rows are asked for
-        chosen: Policy = _PRINTED if kmax == "figure 7" else policy(kmax, K)
-        self.view = at_price(table, K, "value", kmax=chosen)
+        worker = type("_Worker", (_PricedWorker,), {"price": price})
+        priced = type("_PricedView", (View,), {"_worker_type": worker})  # known before the first rows are fetched
+        self.view = priced(table, K, "value", kmax=_PRINTED if kmax == "figure 7" else kmax)
         self.done, self.spent, self.asked = 0, 0.0, 0.0
 
     def take(self, batch: pa.Table) -> None:
@@ -183,10 +184,10 @@ def run(
 def _ready(case: str, ways: Sequence[tuple[int | str, Price]], seed: int) -> None:
     """Do all that a view may do, so that nothing is compiled or loaded while others are measured."""
     contest(case, ways, Scale(1_000, 2_000, 1.0), seed)
-    core = Core(10 * K)
-    core.apply(np.arange(5 * K), np.arange(5.0 * K))
+    index = ViewIndex(10 * K)
+    index.apply(np.arange(5 * K), np.arange(5.0 * K))
     for kmax in (4 * K, K, 10 * K):
-        core.resize(kmax)
+        index.resize(kmax)
 
 
 def _lines(

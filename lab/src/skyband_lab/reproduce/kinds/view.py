@@ -20,9 +20,9 @@ import pyarrow as pa
 from skyband.kernels.walk import hits
 from skyband.query.expression import parse
 from skyband.tables import ArrayTable
-from skyband.view.core import Core
+from skyband.view.index import ViewIndex
 from skyband.view.model import expected_interval, frequency_bound, refill_frequency, survival_bound
-from skyband.view.policy import Adaptive, Seen
+from skyband.view.policy import Adaptive, WorkloadStats
 from skyband_lab.bench import view as suite
 from skyband_lab.bench.updates import Batches, moving_window, zipf_means
 
@@ -48,22 +48,20 @@ def updates(settings: Settings, data: Path | None) -> dict[str, Any]:
 def _kinds(value: np.ndarray, batches: Batches, k: int, steps: int) -> np.ndarray:
     """How many updates of each kind there are where every row lost is replaced at once."""
     table = ArrayTable(value.copy())
-    core = Core(k, follow=True)
-    core.apply(np.arange(len(value)), value)
-    before = np.array(core.counts[:4], float)
+    index = ViewIndex(k, follow=True)
+    index.apply(np.arange(len(value)), value)
+    before = np.array(index.counts[:4], float)
     for ids, new in itertools.islice(batches, steps):
         at = 0
         while at < len(ids):
             first = at
-            at = core.apply(ids, new, first=at, stop=k)
+            at = index.apply(ids, new, first=at, stop=k)
             table.value[ids[first:at]] = new[first:at]
-            if core.size < k:
-                found = table.top(k - core.size, core.bound)
-                counts = core.marks.copy()
-                core.bound = (float(found["score"][-1].as_py()), int(found["id"][-1].as_py()))
-                core.apply(found["id"].to_numpy(), found["score"].to_numpy(), fresh=True)
-                core.marks[2:7] = counts[2:7]  # a refill is no update
-    kinds: np.ndarray = np.array(core.counts[:4], float) - before
+            if index.size < k:
+                found = table.top(k - index.size, index.bound)
+                index.bound = (float(found["score"][-1].as_py()), int(found["id"][-1].as_py()))
+                index.add_fetched(found["id"].to_numpy(), found["score"].to_numpy())
+    kinds: np.ndarray = np.array(index.counts[:4], float) - before
     return kinds
 
 
@@ -122,17 +120,17 @@ def held(settings: Settings, data: Path | None) -> dict[str, Any]:
     rng = np.random.default_rng(size)
     spent = []
     for _ in range(4):  # the first one compiles
-        core = Core(size + 1)
-        core.apply(np.arange(size), rng.random((size,)))
+        index = ViewIndex(size + 1)
+        index.apply(np.arange(size), rng.random((size,)))
         ids = np.empty(2 * pairs, np.int64)
         score = np.full(2 * pairs, np.nan)
         ids[1::2], score[1::2] = size + np.arange(pairs), rng.random(pairs)
         alive = np.concatenate([rng.permutation(size), ids[1::2]])  # what comes first goes first, in random order
         ids[::2] = alive[:pairs]
         began = time.process_time()
-        core.apply(ids, score)
+        index.apply(ids, score)
         spent.append(time.process_time() - began)
-    return {"ns": 1e9 * min(spent) / pairs, "size_after": core.size}
+    return {"ns": 1e9 * min(spent) / pairs, "size_after": index.size}
 
 
 def upkeep(settings: Settings, data: Path | None) -> dict[str, Any]:
@@ -175,17 +173,17 @@ def adaptive(settings: Settings, data: Path | None) -> dict[str, Any]:
     del data
     policy, k, rows = Adaptive(share=1, watch=False), settings["k"], settings["rows"]
     rng = np.random.default_rng(settings.get("seed", 0))
-    kmax = size = least = start = policy.start(k, rows)
+    kmax = size = least = start = policy.initial_kmax(k, rows)
     since, track = 0.0, []
     for _ in range(settings["looks"]):
         made, size, low = _walked(rng.random(_BATCH), size, (k, kmax), settings["p"], settings["q"])
         since, least = since + made, min(least, low)
-        seen = Seen(k, kmax, rows, size, least, int(since), 0, 0, 1.0, 1 / rows)  # a refill costs N updates
+        stats = WorkloadStats(k, kmax, rows, size, least, int(since), 0, 0, 1.0, 1 / rows)  # a refill costs N updates
         if size < k:
-            kmax = policy.refilled(seen)
+            kmax = policy.kmax_on_refill(stats)
             size, least, since = kmax, kmax, 0.0
         else:
-            smaller, since = policy.rested(seen)
+            smaller, since = policy.kmax_between_refills(stats)
             least -= kmax - smaller
             kmax, size = smaller, min(size, smaller)
         track.append(kmax)

@@ -1,0 +1,119 @@
+"""Snapshots of views, in memory and in files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.engines.validation import FAR, checked, held, require, whole
+from skyband.errors import QueryError, SnapshotError
+from skyband.runtime.saved import refusing, table_of
+from skyband.runtime.snapshot import dump, read
+from skyband.view.policy import Adaptive, policy_from_json, policy_to_json
+from skyband.view.refill import RefillController, RefillWorker
+from skyband.view.rows import ViewRows
+from skyband.view.spec import ViewSpec
+
+if TYPE_CHECKING:
+    from skyband.runtime.saved import Saved
+    from skyband.tables.protocol import BaseTable
+
+_HEADER = {"kind": "view"}
+_OPTIONS = ("kmax", "refill_at", "ordered")
+_REBUILD = "build the view again with sb.View(...)"
+
+
+def snapshot_view(refills: RefillController, version: int = -1) -> Saved:
+    """All state of a view as named arrays and tables; `version` is its position in the table's change log."""
+    spec = refills.spec
+    stored = {
+        "by": spec.by.text,
+        "key": spec.key,
+        "columns": list(spec.columns),
+        "kmax": policy_to_json(spec.kmax),  # None for a policy of the user's own
+        "refill_at": spec.refill_at,
+    }
+    return {
+        **refills.rows.snapshot(),
+        "view": np.array([spec.k, refills.kmax, version, spec.ascending], np.int64),
+        **refills.meter.snapshot(),
+        "what": pa.Table.from_pylist([stored]),
+    }
+
+
+def restore_view(
+    table: BaseTable, snapshot: Mapping[str, np.ndarray | pa.Table], options: Mapping[str, Any]
+) -> tuple[RefillController, int]:
+    """A view as it was, and its position in the change log; `options` change `kmax` and `refill_at`."""
+    for name in options:
+        if name not in _OPTIONS:
+            msg = f"restoring a view has no option {name!r}; options: {', '.join(_OPTIONS)}. To change more, {_REBUILD}"
+            raise QueryError(msg)
+    with refusing():
+        arrays = checked(snapshot, {"view": whole(4), "meter": held("f8", 8, low=-FAR, high=FAR), "kmax": whole(3)})
+        k, kmax, version, ascending = (int(x) for x in arrays["view"])
+        require(1 <= k <= kmax <= 1 << 40, "view has a value out of range")
+        drawdowns = None  # the first views did not measure them
+        if "swings" in snapshot:
+            drawdowns = checked(snapshot, {"swings": held("f8", "levels", 9, low=-FAR, high=FAR)})["swings"]
+            require(len(drawdowns), "swings has no row")
+        stored = table_of(snapshot, "what").to_pylist()[0]
+        kmax_json, refill_at = stored.get("kmax"), stored.get("refill_at")  # the first views did not store them
+        policy = Adaptive() if kmax_json is None else policy_from_json(kmax_json)
+        flags = {"ascending": bool(ascending), "ordered": not arrays["kmax"][2]}
+        spec = ViewSpec(stored["key"], k, stored["by"], policy, stored["columns"], refill_at=refill_at, **flags)
+    ordered = options.get("ordered", spec.ordered)
+    for name, was, now in (("ordered", spec.ordered, ordered), ("key", spec.key, table.key)):
+        if was != now:
+            msg = f"{name} must be {was!r} as in the snapshot of the view, got {now!r}"
+            raise SnapshotError(msg)
+    spec = replace(spec, **options)
+    with refusing():
+        refills = RefillController(ViewRows.restore(spec, snapshot), RefillWorker(table, spec))
+        refills.kmax = kmax
+        refills.meter.restore(arrays["meter"], drawdowns, refills.rows.index, kmax)
+    return refills, version
+
+
+def write_snapshot(snapshot: Saved, path: Path) -> None:
+    """Write a snapshot into a file, which keeps its old content until all of the new one is on disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_snapshot({"id": np.array([[3, 4]])}, Path(folder) / "view.arrow")
+    ...     read_snapshot(Path(folder) / "view.arrow")
+    {'id': array([[3, 4]])}
+    """
+    temporary = path.with_name(path.name + ".new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(dump(snapshot, _HEADER))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        msg = f"path must be in a folder that exists and can be written, got {str(path)!r} ({error.strerror})"
+        raise SnapshotError(msg) from error
+
+
+def read_snapshot(path: Path) -> Saved:
+    """Read what `write_snapshot` wrote. Raises SnapshotError if the file is missing, damaged, or something else."""
+    wrong = f"{path.name} is not a saved view"
+    try:
+        blob = path.read_bytes()
+    except OSError as error:
+        msg = f"{wrong} ({error.strerror}): {_REBUILD}"
+        raise SnapshotError(msg) from error
+    header, snapshot = read(blob, wrong, _REBUILD)
+    if header.get("kind") != _HEADER["kind"]:
+        msg = f"{wrong} but the state of a query: {_REBUILD}"
+        raise SnapshotError(msg)
+    return snapshot
