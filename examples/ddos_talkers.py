@@ -46,7 +46,13 @@ QUERY = sb.TopK(
     window=sb.Sliding("1 minute", "10 seconds"),
     time="second",
     unit="s",
-    join=sb.Join(REGISTRY, on="source", columns=["owner", "trusted"], budget=300, sent="sum(size)"),
+    join=sb.Join(
+        REGISTRY,
+        on="source",
+        columns=["owner", "trusted"],
+        aggregates={"sent": "sum(size)"},
+        refresh=sb.Refresh(budget=300),
+    ),
 )
 
 

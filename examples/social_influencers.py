@@ -100,9 +100,8 @@ def main() -> None:
             Http(url, key="user_id"),
             on="user_id",
             columns=["follower_count"],
-            budget=BUDGET,
-            deadline="30 seconds",
-            mentions="count(*)",
+            aggregates={"mentions": "count(*)"},
+            refresh=sb.Refresh(budget=BUDGET, deadline="30 seconds"),
         )
         query = sb.TopK(
             k=3,

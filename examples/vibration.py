@@ -60,10 +60,9 @@ def main() -> None:
             table,
             on="machine",
             columns=["idle_hours", "hall"],
-            initial=table.fetch(range(MACHINES), ["idle_hours", "hall"]),  # the replica starts full
-            budget=5,
-            deadline="30 seconds",
-            shaking="avg(mm_s)",
+            initial=table.fetch(range(MACHINES), ["idle_hours", "hall"]),
+            aggregates={"shaking": "avg(mm_s)"},
+            refresh=sb.Refresh(budget=5, deadline="30 seconds"),
         )
         urgent = sb.TopK(
             k=3, by="shaking * (1 + idle_hours / 200)", window=sb.Tumbling("1 minute"), time="at", unit="s", join=join

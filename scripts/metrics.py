@@ -290,7 +290,10 @@ def _queries() -> dict[str, Callable[[], Any]]:
 
     def join() -> sb.TopK:
         remote = Memory({"user": list(range(50)), "y": [user / 7 for user in range(50)]}, "user")
-        return query(by="n + y", join=sb.Join(remote, on="user", columns=["y"], budget=7, n="count(*)"))
+        return query(
+            by="n + y",
+            join=sb.Join(remote, on="user", columns=["y"], aggregates={"n": "count(*)"}, refresh=sb.Refresh(budget=7)),
+        )
 
     return {"run": lambda: query(emit="changes"), "workload": workload, "join": join}
 

@@ -80,12 +80,12 @@ def test_parse_tells_of_the_join_of_a_pipeline_file(here):
     (here / "p.yaml").write_text(
         "source: {kind: rate}\nwatermark: 1 s\n"
         "query: {k: 2, by: value + y, window: 1 m, time: timestamp, "
-        "join: {service: crm, on: value, columns: [y], budget: 3}}\n"
+        "join: {service: crm, on: value, columns: [y], refresh: {budget: 3}}}\n"
         "services: {crm: {kind: http, url: 'https://crm.example/users'}}\n",
         encoding="utf-8",
     )
-    assert "join: service: crm, on: value, columns: y, budget: 3" in skyband("parse", "p.yaml").stdout
-    assert json.loads(skyband("parse", "p.yaml", "--json").stdout)["queries"][0]["join"]["budget"] == 3
+    assert "join: service: crm, on: value, columns: y, refresh: {budget: 3}" in skyband("parse", "p.yaml").stdout
+    assert json.loads(skyband("parse", "p.yaml", "--json").stdout)["queries"][0]["join"]["refresh"] == {"budget": 3}
 
 
 def test_a_wrong_text_is_one_line_with_its_place(here):

@@ -113,7 +113,7 @@ def test_lengths_of_time_beyond_ten_thousand_years_are_refused(field, length):
     build = {
         "late": lambda: sb.run(asked(), rows([1]), late=length),
         "ahead": lambda: sb.run(asked(), rows([1]), ahead=length),
-        "deadline": lambda: sb.Join(USERS, on="u", columns=["b"], deadline=length),
+        "deadline": lambda: sb.Join(USERS, on="u", columns=["b"], refresh=sb.Refresh(deadline=length)),
     }.get(field, lambda: sb.Sliding(**{"size": "1 s", "slide": "1 s", field: length}))
     with pytest.raises(sb.QueryError, match=f"{field} must be at most 3,650,000 days"):
         build()

@@ -225,10 +225,8 @@ def test_a_call_that_ran_out_of_time_gives_its_slot_back():
 
     with service(respond) as port:
         table = Http(f"http://127.0.0.1:{port}/users", key="user")
-        join = sb.Join(
-            table, on="user", columns=["followers"], initial={"user": [1], "followers": [1]}, deadline="50 ms",
-            retries=0, parallel=1,
-        )  # fmt: skip
+        options = {"refresh": sb.Refresh(deadline="50 ms"), "calls": sb.Calls(retries=0, parallel=1)}
+        join = sb.Join(table, on="user", columns=["followers"], initial={"user": [1], "followers": [1]}, **options)
         query = sb.TopK(k=1, by="followers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
 
         def batches():
@@ -268,7 +266,7 @@ def test_an_odd_key_takes_no_other_key_with_it_in_sparql(tmp_path):
         )  # fmt: skip
         for odd in [*ODD, *map(chr, range(1, 256))]:
             assert table.fetch(["ann", odd], ["followers"]).to_pylist() == [{"user": "ann", "followers": 7}], odd
-        join = sb.Join(table, on="user", columns=["followers"], budget=20, deadline="20 seconds")
+        join = sb.Join(table, on="user", columns=["followers"], refresh=sb.Refresh(budget=20, deadline="20 seconds"))
         query = sb.TopK(k=3, by="followers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
         rows = {"t": [0] * 3, "user": ["ann", "e vil", "evil\n"]}
         found, stats = sb.run(query, rows, stats=True)

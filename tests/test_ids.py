@@ -116,7 +116,9 @@ def test_a_missing_id_of_any_type_ranks_last(kind):
 
 
 def test_a_missing_id_ranks_last_in_a_join():
-    join = sb.Join(Memory({"user": [1], "bonus": [1.0]}, key="user"), on="user", columns=["bonus"], budget=9)
+    join = sb.Join(
+        Memory({"user": [1], "bonus": [1.0]}, key="user"), on="user", columns=["bonus"], refresh=sb.Refresh(budget=9)
+    )
     for ids in orders(EDGES[pa.int64()]):
         rows = table(pa.int64(), ids, user=[1] * len(ids))
         query = asked(1, by="x + bonus", join=join)

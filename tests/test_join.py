@@ -1,5 +1,7 @@
 """A join agrees with the naive one wherever it promises to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
+from joins import join_of, refreshed
 from naive_join import counted, top_k
 from skyband.join.pipeline import JoinPipeline
 from skyband.join.saved import load, save
@@ -62,7 +65,7 @@ def lists(table, *columns):
 def test_with_everything_refreshed_and_kept_it_is_the_naive_join(rows, changes, window):
     size, slide = window
     table = History(past(changes), key="user", time="at", unit="s")
-    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100)
+    join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh("all", budget=100, spare=100))
     found, stats = sb.run(query(size, slide, join), stream(rows), stats=True)
     naive = top_k(rows, known(changes), lambda x, y: x + 2 * y, k=3, size=size, slide=slide)
     assert lists(found, "score", "user", "t") == [(w * slide, best) for w, best in naive]
@@ -77,7 +80,9 @@ def test_with_everything_refreshed_and_kept_it_is_the_naive_join(rows, changes, 
 def test_a_value_over_the_window_is_exact_in_every_window(rows, changes, window):
     size, slide = window
     table = History(past(changes), key="user", time="at", unit="s")
-    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100, n="count(*)")
+    join = sb.Join(
+        table, on="user", columns=["y"], aggregates={"n": "count(*)"}, refresh=sb.Refresh("all", budget=100, spare=100)
+    )
     found = sb.run(query(size, slide, join, by="3 * n + y"), stream(rows))
     naive = counted(rows, known(changes), lambda n, y: 3 * n + y, k=3, size=size, slide=slide)
     assert lists(found, "score", "user") == [(w * slide, best) for w, best in naive]
@@ -88,7 +93,7 @@ def test_a_value_over_the_window_is_exact_in_every_window(rows, changes, window)
 def test_many_rows_may_share_a_remote_row(rows, changes, window):
     size, slide = window
     table = History(past(changes), key="user", time="at", unit="s")
-    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100, each="row")
+    join = sb.Join(table, on="user", columns=["y"], each="row", refresh=sb.Refresh("all", budget=100, spare=100))
     found = sb.run(query(size, slide, join), stream(rows))
     naive = top_k(rows, known(changes), lambda x, y: x + 2 * y, k=3, size=size, slide=slide, each="row")
     assert lists(found, "score", "user", "t") == [(w * slide, best) for w, best in naive]
@@ -101,7 +106,7 @@ def test_one_row_may_have_many_remote_rows(rows, window, remote):
     table = Memory(
         pa.table({"user": pa.array([u for u, _ in remote], pa.int64()), "y": [y for _, y in remote]}), "user"
     )
-    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100)
+    join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh("all", budget=100, spare=100))
     if not remote:
         return
     found = sb.run(query(size, slide, join), stream(rows))
@@ -115,7 +120,7 @@ def test_one_row_may_have_many_remote_rows(rows, window, remote):
 def test_pushed_changes_and_what_is_called_exact_is(rows, changes, window, spare, unlisted):
     size, slide = window
     pushed = {"user": [u for _, u, _ in changes], "t": [t for t, *_ in changes], "y": [y for *_, y in changes]}
-    join = sb.Join(on="user", columns=["y"], changes=pushed, spare=spare, unlisted=unlisted)
+    join = sb.Join(on="user", columns=["y"], changes=pushed, refresh=sb.Refresh(spare=spare, unlisted=unlisted))
     found = sb.run(query(size, slide, join, k=2), stream(rows))
     naive = dict(top_k(rows, known(changes), lambda x, y: x + 2 * y, k=2, size=size, slide=slide))
     for row in found.to_pylist():
@@ -133,7 +138,7 @@ def test_pushed_changes_and_what_is_called_exact_is(rows, changes, window, spare
 def test_pushed_changes_with_enough_spare_are_the_naive_join(rows, changes, window):
     size, slide = window
     pushed = {"user": [u for _, u, _ in changes], "t": [t for t, *_ in changes], "y": [y for *_, y in changes]}
-    join = sb.Join(on="user", columns=["y"], changes=pushed, spare=100)
+    join = sb.Join(on="user", columns=["y"], changes=pushed, refresh=sb.Refresh(spare=100))
     found = sb.run(query(size, slide, join), stream(rows))
     naive = top_k(rows, known(changes), lambda x, y: x + 2 * y, k=3, size=size, slide=slide)
     assert lists(found, "score", "user", "t") == [(w * slide, best) for w, best in naive]
@@ -149,7 +154,9 @@ POLICIES = ["never", "top", "border", "all", "at-lru", "at-wbm", "wsj-rnd", "wsj
 @settings(max_examples=8)
 def test_no_policy_looks_up_more_than_it_may(policy, value, rows, changes, window, budget):
     table = History(past(changes), key="user", time="at", unit="s")
-    join = sb.Join(table, on="user", columns=["y"], policy=policy, spare=1, budget=budget, **value)
+    join = sb.Join(
+        table, on="user", columns=["y"], aggregates=value, refresh=sb.Refresh(policy, budget=budget, spare=1)
+    )
     found = sb.run(query(*window, join), stream(rows))
     for row in found.to_pylist():
         assert policy == "all" or row["lookups"]["wanted"] <= budget
@@ -161,7 +168,7 @@ def test_no_policy_looks_up_more_than_it_may(policy, value, rows, changes, windo
 def test_neither_batches_nor_a_restart_matter(value, rows, changes, window, cuts):
     def line():
         table = History(past(changes), key="user", time="at", unit="s")
-        join = sb.Join(table, on="user", columns=["y"], policy="likely", spare=1, budget=2, **value)
+        join = sb.Join(table, on="user", columns=["y"], aggregates=value, refresh=sb.Refresh(budget=2, spare=1))
         whole = pa.table(stream(rows))
         return JoinPipeline(query(*window, join), whole.schema), whole
 
@@ -181,7 +188,7 @@ def test_neither_batches_nor_a_restart_matter(value, rows, changes, window, cuts
 
 def test_unused_look_ups_are_saved():
     table = Memory({"user": list(range(20)), "y": list(range(20))}, "user")
-    join = sb.Join(table, on="user", columns=["y"], budget=sb.Budget(3, save=6), policy="top")
+    join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh("top", budget=sb.Budget(3, save=6)))
     rows = {"t": [0, 5, 10, 15, *([20] * 12)], "user": [0, 0, 0, 0, *range(12)], "x": [0] * 16}
     found = sb.run(query(5, 5, join), rows).to_pylist()
     assert [r["lookups"]["made"] for r in found if r["rank"] == 1] == [1, 1, 1, 1, 9]
@@ -189,7 +196,7 @@ def test_unused_look_ups_are_saved():
 
 def test_a_small_replica_says_what_it_forgot():
     table = Memory({"user": list(range(20)), "y": list(range(20))}, "user")
-    join = sb.Join(table, on="user", columns=["y"], budget=10, replica_size=4)
+    join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh(budget=10, replica_size=4))
     rows = {"t": list(range(20)), "user": list(range(20)), "x": [0] * 20}
     found, stats = sb.run(query(5, 5, join), rows, stats=True)
     assert stats.evicted >= 12
@@ -210,7 +217,9 @@ def test_the_list_is_small_whatever_the_window_holds():
     sizes = []
     for n in (20_000, 80_000):
         remote = Memory({"user": np.arange(5000), "y": rng.random(5000)}, "user")
-        join = sb.Join(remote, on="user", columns=["y"], spare=10, budget=0, initial=remote.rows, policy="never")
+        join = sb.Join(
+            remote, on="user", columns=["y"], initial=remote.rows, refresh=sb.Refresh("never", budget=0, spare=10)
+        )
         rows = {"t": np.sort(rng.integers(0, 1000, n)), "user": rng.integers(0, 5000, n), "x": rng.random(n)}
         _, stats = sb.run(query(100, 10, join, k=5), rows, stats=True)
         sizes.append(stats.peak_candidates)
@@ -218,62 +227,95 @@ def test_the_list_is_small_whatever_the_window_holds():
     assert abs(sizes[0] - sizes[1]) < 20
 
 
+TWO = Memory({"u": [1], "y": [2]}, "u")
+
+
+def joined(**options):
+    return sb.Join(TWO, on="u", columns="y", **options)
+
+
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: sb.Join(None, on="u", columns=["y"]), "table=None gives no remote rows"),
-        (lambda: sb.Join(7, on="u", columns=["y"]), "table='int' cannot be asked"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="", columns=["y"]), "on='' names no column"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u"), r"columns=\[\] names no remote column"),
-        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns=["u"]), "names a column twice, or the key"),
+        (lambda: sb.Join(None, on="u", columns=["y"]), "table must be given .* got None"),
+        (lambda: sb.Join(7, on="u", columns=["y"]), "table must have key and fetch.* got 'int'"),
         (
-            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", budget=-1),
+            lambda: sb.Join(TWO, on="", columns=["y"]),
+            "on must be a non-empty text, got ''",
+        ),
+        (
+            lambda: sb.Join(TWO, on="u"),
+            r"columns must name at least one column, got \(\)",
+        ),
+        (lambda: sb.Join(Memory({"u": [1]}, "u"), on="u", columns=["u"]), "columns must not have the key 'u', got"),
+        (
+            lambda: joined(refresh=sb.Refresh(budget=-1)),
             "budget must be .* got -1",
         ),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", policy="tip"), "did you mean top"),
         (
-            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", n="median(x)"),
-            "is no value over the window",
+            lambda: joined(refresh=sb.Refresh("tip")),
+            "policy must be one of .* got 'tip': did you mean 'top'",
         ),
         (
-            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", each="both"),
-            "each='both' is unknown",
+            lambda: joined(aggregates={"n": "median(x)"}),
+            "aggregates.'n'. must be an aggregate, got 'median",
         ),
         (
-            lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", unlisted="x"),
-            "unlisted='x' is unknown",
+            lambda: joined(each="both"),
+            "each must be one of 'key', 'row', got 'both'",
         ),
-        (lambda: sb.Join(Memory, on="u", columns="y"), "table='Memory' cannot be asked"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="z"), "'z', and the table has not"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns=None), "columns=None names no remote"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", y="count(*)"), "y is the name of a"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", polcy="top"), "Did you mean policy="),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", n="sum()"), r"n='sum\(\)' says not"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", n="sum(x +)"), "n='x \\+' cannot"),
-        (lambda: sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y", deadline="-1 s"), "deadline='-1 s'"),
-        (lambda: sb.Join(on="u", columns="y", changes=True), "changes=True is no source of changes"),
-        (lambda: sb.Join(on="u", columns="y", changes={}).replaced(polcy="top"), "did you mean policy"),
-        (lambda: sb.Join(on="u", columns="y", changes={}).replaced(budget=-1), "budget must be .* got -1"),
+        (
+            lambda: joined(refresh=sb.Refresh(unlisted="x")),
+            "unlisted must be one of .* got 'x'",
+        ),
+        (lambda: sb.Join(Memory, on="u", columns="y"), "table must have key and fetch.* got 'Memory'"),
+        (
+            lambda: sb.Join(TWO, on="u", columns="z"),
+            "columns must name columns of the table .* got 'z'",
+        ),
+        (
+            lambda: sb.Join(TWO, on="u", columns=None),
+            "columns must name at least one column, got None",
+        ),
+        (
+            lambda: joined(aggregates={"y": "count(*)"}),
+            "aggregates must have names .* got 'y'",
+        ),
+        (
+            lambda: joined(aggregates={"n": "sum()"}),
+            r"aggregates.'n'. must be an aggregate, got 'sum\(\)'",
+        ),
+        (
+            lambda: joined(aggregates={"n": "sum(x +)"}),
+            "aggregates.'n'.='x \\+' cannot",
+        ),
+        (
+            lambda: sb.Join(TWO, on="u", columns="y", refresh=sb.Refresh(deadline="-1 s")),
+            "deadline must be .* got '-1 s'",
+        ),
+        (lambda: sb.Join(on="u", columns="y", changes=True), "changes must be a source of changes, got True"),
+        (lambda: sb.Join(on="u", columns="y", changes={}, polcy="top"), "no option 'polcy': did you mean policy"),
+        (lambda: refreshed(sb.Join(on="u", columns="y", changes={}), budget=-1), "budget must be .* got -1"),
+        (lambda: sb.Join(on="u", columns="y", changes={}, refresh="top"), "refresh must be a sb.Refresh, got 'top'"),
+        (lambda: sb.Join(on="u", columns="y", changes={}, aggregates={"n": 3}), r"aggregates\['n'\] must .* got 3"),
         (
             lambda: sb.TopK(
                 k=1, by="y", window=sb.Counting(4, 2), join=sb.Join(on="u", columns="y", changes={"u": [1], "y": [1]})
             ),
-            "has no moments, which pushed changes= need",
+            "window must be in time .* got Counting",
         ),
         (
             lambda: sb.TopK(k=1, by="sum(y)", of="u", join=sb.Join(on="u", columns="y", changes={"u": [1], "y": [1]})),
-            "of=.'u'. cannot go with join=",
+            "of must be left out with join=, got ..u",
         ),
-        (lambda: query(5, 5, 7), "join=7 is no join"),
+        (lambda: query(5, 5, 7), "join must be a sb.Join, got 7"),
         (
-            lambda: query(5, 5, sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y"), by="x"),
-            "by='x' uses no column of the join",
+            lambda: query(5, 5, joined(), by="x"),
+            "by must use a column of the join .* got 'x'",
         ),
         (
-            lambda: sb.TopK(
-                k=1, by="y", window=sb.Counting(5), join=sb.Join(Memory({"u": [1], "y": [2]}, "u"), on="u", columns="y")
-            ),
-            "would look up remote values after every row",
+            lambda: sb.TopK(k=1, by="y", window=sb.Counting(5), join=joined()),
+            "window must have a slide with join=.* got Counting",
         ),
     ],
 )
@@ -295,7 +337,7 @@ def test_a_bad_start_or_change_is_named():
     table = Memory({"user": [1], "y": [7]}, "user")
 
     def run(**ways):
-        sb.run(query(5, 5, sb.Join(on="user", columns="y", **ways)), rows)
+        sb.run(query(5, 5, join_of(on="user", columns="y", **ways)), rows)
 
     for ways, words in (
         ({"initial": {"user": ["a"], "y": [1]}}, "initial has other keys than 'user', which is int64"),
@@ -305,8 +347,8 @@ def test_a_bad_start_or_change_is_named():
         ({"changes": {"t": [0.5], "user": [1], "y": [1]}}, "changes have another time 't'"),
         ({"changes": [{"t": [0], "user": [1], "y": [1]}, {"t": [1], "user": [1], "y": ["b"]}]}, "of two types"),
         ({"changes": 7}, "changes cannot be read"),
-        ({"table": table, "n": "sum(name)"}, "n uses column 'name', which is string"),
-        ({"table": table, "rank": "count(*)"}, "a column 'rank', which is one of ours"),
+        ({"table": table, "aggregates": {"n": "sum(name)"}}, "n uses column 'name', which is string"),
+        ({"table": table, "aggregates": {"rank": "count(*)"}}, "a column 'rank', which is one of ours"),
     ):
         with pytest.raises(sb.SkybandError, match=words):
             run(**ways)
@@ -319,7 +361,9 @@ def test_a_policy_gives_ids_each_once():
     rows = {"t": [0, 1, 6], "user": [1, 2, 1], "x": [1, 1, 1]}
 
     def run(policy):
-        return sb.run(query(10, 5, sb.Join(table, on="user", columns="y", policy=policy)), rows, stats=True)[1]
+        return sb.run(
+            query(10, 5, sb.Join(table, on="user", columns="y", refresh=sb.Refresh(policy))), rows, stats=True
+        )[1]
 
     assert run(lambda c, *_: [int(c.id[0])] * 3).made == 4  # two for the first time, then one at each of two ends
     assert run(lambda *_: None).made == 2
@@ -359,7 +403,7 @@ def test_nothing_that_a_table_gives_stops_the_stream(given):
 
     start = {"user": [1, 2], "y": [5, 6]}
     rows = {"t": [0, 1], "user": [1, 2], "x": [0, 0]}
-    join = sb.Join(Odd(), on="user", columns="y", initial=start, retries=0)
+    join = sb.Join(Odd(), on="user", columns="y", initial=start, calls=sb.Calls(retries=0))
     found, stats = sb.run(query(5, 5, join, by="x + y"), rows, stats=True)
     assert found["score"].to_pylist() == ([6.0, 5.0] if given != {"user": [1]} else [5.0])
     assert stats.failed
@@ -405,7 +449,14 @@ def test_keys_that_always_fail_do_not_starve_the_others():
     users = [*range(3), *range(10, 20)]
     rows = {"t": [5 * w for w in range(6) for _ in users], "user": users * 6, "x": [0] * 6 * len(users)}
     start = {"user": [0, 1, 2], "y": [0, 0, 0]}
-    join = sb.Join(Half(), on="user", columns="y", budget=4, batch=1, retries=0, policy="top", initial=start)
+    join = sb.Join(
+        Half(),
+        on="user",
+        columns="y",
+        initial=start,
+        refresh=sb.Refresh("top", budget=4),
+        calls=sb.Calls(batch=1, retries=0),
+    )
     found, stats = sb.run(query(5, 5, join), rows, stats=True)
     assert stats.made == 24
     assert found["staleness"].to_pylist()[-3:] != [35, 35, 35]
@@ -424,7 +475,7 @@ def test_counting_windows_join_too():
 @settings(max_examples=25)
 def test_groups_have_lists_of_their_own(rows, changes, window):
     table = History(past(changes), key="user", time="at", unit="s")
-    join = sb.Join(table, on="user", columns=["y"], policy="all", spare=100, budget=100)
+    join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh("all", budget=100, spare=100))
     whole = pa.table(stream(rows))
     whole = whole.append_column("city", pa.array([x % 2 for x in whole["x"].to_pylist()]))
     size = sb.Sliding(f"{window[0]} s", f"{window[1]} s")
@@ -442,10 +493,10 @@ def test_groups_have_lists_of_their_own(rows, changes, window):
 @settings(max_examples=25)
 def test_queries_of_a_workload_answer_as_each_alone(rows, changes):
     table = History(past(changes), key="user", time="at", unit="s")
-    ways = {"on": "user", "columns": ["y"], "policy": "all", "spare": 100, "budget": 100}
+    join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh("all", budget=100, spare=100))
     queries = [
-        query(10, 5, sb.Join(table, **ways)),
-        query(9, 3, sb.Join(table, **ways, n="count(*)"), by="n + y", k=1),
+        query(10, 5, join),
+        query(9, 3, replace(join, aggregates={"n": "count(*)"}), by="n + y", k=1),
         sb.TopK(k=2, by="x", window=sb.Tumbling("6 s"), time="t", unit="s"),
     ]
     found, stats = sb.run(queries, stream(rows), stats=True)
@@ -457,7 +508,7 @@ def test_queries_of_a_workload_answer_as_each_alone(rows, changes):
 
 def test_a_workload_spends_one_budget_at_a_moment():
     table = Memory({"user": list(range(20)), "y": list(range(20))}, "user")
-    join = sb.Join(table, on="user", columns=["y"], budget=3, policy="top")
+    join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh("top", budget=3))
     queries = [query(5, 5, join), query(5, 5, join, by="y - x", k=1), query(10, 10, join)]
     rows = {"t": list(range(20)), "user": list(range(20)), "x": [0] * 20}
     found, stats = sb.run(queries, rows, stats=True)
@@ -469,7 +520,7 @@ def test_a_workload_spends_one_budget_at_a_moment():
     next(answers)
     with pytest.raises(sb.QueryError, match="runs with joins, whose queries are fixed"):
         running.remove("q1")
-    other = query(5, 5, join.replaced(budget=sb.Budget(4)))
+    other = query(5, 5, refreshed(join, budget=sb.Budget(4)))
     with pytest.raises(sb.QueryError, match="share one budget, and here are two"):
         sb.run([queries[0], other], rows)
 
@@ -480,7 +531,7 @@ def test_types_that_are_said_hold():
     found = sb.run(query(5, 5, typed), {"t": [0, 1], "user": [1, 2], "x": [0, 0]})
     assert found.schema.field("y").type == pa.float64()
     wrong = Memory({"user": [1], "y": ["many"]}, "user")
-    found, stats = sb.run(query(5, 5, typed.replaced(table=wrong)), {"t": [0], "user": [1], "x": [0]}, stats=True)
+    found, stats = sb.run(query(5, 5, replace(typed, table=wrong)), {"t": [0], "user": [1], "x": [0]}, stats=True)
     assert (found.num_rows, stats.failed) == (0, 1)
-    with pytest.raises(sb.QueryError, match="has an unknown type: write one of double, long"):
+    with pytest.raises(sb.QueryError, match=r"the type of column 'y' must be one of .* got 'int'"):
         sb.Join(table, on="user", columns={"y": "int"})

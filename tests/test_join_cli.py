@@ -5,7 +5,7 @@ from skyband.tables import Memory
 
 
 def test_explain_tells_of_the_join():
-    join = sb.Join(Memory({"u": [1], "y": [1]}, "u"), on="u", columns=["y"], budget=7, policy="border")
+    join = sb.Join(Memory({"u": [1], "y": [1]}, "u"), on="u", columns=["y"], refresh=sb.Refresh("border", budget=7))
     query = sb.TopK(k=5, by="x + y", window=sb.Sliding("10 minutes", "1 minute"), time="t", join=join)
     said = str(sb.explain(query))
     assert "keeps: about 44 objects" in said
@@ -13,7 +13,7 @@ def test_explain_tells_of_the_join():
 
 
 def test_explain_tells_of_a_workload_that_shares_a_budget():
-    join = sb.Join(Memory({"u": [1], "y": [1]}, "u"), on="u", columns=["y"], budget=7)
+    join = sb.Join(Memory({"u": [1], "y": [1]}, "u"), on="u", columns=["y"], refresh=sb.Refresh(budget=7))
     window = sb.Tumbling("1 minute")
     queries = [
         sb.TopK(k=5, by="x + y", window=window, time="t", join=join, name="one"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
+from joins import join_of, refreshed
 from naive_join import Asked, Read, Service, judge
 from skyband.tables import Memory
 
@@ -133,7 +134,7 @@ def cases(draw, pulled=True, pushed=False):
         k, spare = draw(st.integers(1, 3)), draw(st.sampled_from([0, 0, 1, 2, 10]))
         per, ascending = draw(st.sampled_from([None, "city"])), draw(st.booleans())
         each = "key" if counted else draw(st.sampled_from(["key", "row"]))
-        join = sb.Join(
+        join = join_of(
             case.service if pulled else None,
             **common,
             each=each,
@@ -141,7 +142,7 @@ def cases(draw, pulled=True, pushed=False):
             reserve=draw(st.sampled_from([0, 0, 2])),
             policy=draw(st.sampled_from(POLICIES)),
             unlisted=draw(st.sampled_from(["bound", "ignore"])),
-            **({"n": "count(*)"} if counted else {}),
+            aggregates={"n": "count(*)"} if counted else {},
         )
         window = sb.Sliding(f"{size} s", f"{slide} s", closed=closed)
         groups = [] if per is None else [per]
@@ -217,7 +218,7 @@ START = {"user": [1, 2, 3], "y": [1, 3, 0]}
 @pytest.mark.parametrize(("unlisted", "best"), [("bound", (1, 100.0, "bound")), ("ignore", (2, 3.0, "approximate"))])
 def test_a_value_read_for_one_group_reaches_the_others(unlisted, best):
     rows = {"t": [0, 1, 2], "user": [1, 2, 1], "x": [0, 0, 0], "city": ["p", "p", "q"]}
-    join = sb.Join(replies({1: 100, 2: 3}), **{**USUAL, "budget": 2}, initial=START, unlisted=unlisted)
+    join = join_of(replies({1: 100, 2: 3}), **{**USUAL, "budget": 2}, initial=START, unlisted=unlisted)
     found = sb.run(asked(join, window=("5 s", "5 s"), per=["city"]), rows).to_pylist()
     assert [(r["user"], r["score"], r["status"]) for r in found if r["city"] == "p"] == [best]
     assert [(r["user"], r["score"], r["status"]) for r in found if r["city"] == "q"] == [(1, 100.0, "exact")]
@@ -225,7 +226,7 @@ def test_a_value_read_for_one_group_reaches_the_others(unlisted, best):
 
 def test_a_value_read_for_one_query_reaches_the_others():
     rows = {"t": [0, 1], "user": [1, 2], "x": [0, 0]}
-    join = sb.Join(replies({1: 100, 2: 3}), **{**USUAL, "budget": 2}, initial=START)
+    join = join_of(replies({1: 100, 2: 3}), **{**USUAL, "budget": 2}, initial=START)
     found = sb.run([asked(join), asked(join, by="x - y")], rows)
     first = [r for r in found.to_pylist() if r["query"] == "q0"]
     assert {(r["user"], r["status"]) for r in first} == {(1, "bound")}
@@ -233,14 +234,14 @@ def test_a_value_read_for_one_query_reaches_the_others():
 
 def test_rows_of_a_key_that_were_dropped_count_when_its_value_changes():
     rows = {"t": [0, 1, 2], "user": [1, 1, 2], "x": [7, 3, 4]}
-    join = sb.Join(replies({1: 50}), **USUAL, initial=START, each="row")
+    join = join_of(replies({1: 50}), **USUAL, initial=START, each="row")
     found = sb.run(asked(join, k=2, window=("5 s", "5 s")), rows)
     assert statuses(found) == [(1, 57.0, "exact"), (2, 7.0, "approximate")], "the row with x = 3 has 53"
 
 
 def test_an_answer_that_lost_a_row_and_may_lack_another_says_so():
     rows = {"t": [0, 1, 2, 6], "user": [1, 2, 3, 1], "x": [9, 5, 1, 9]}
-    join = sb.Join(replies({1: 1}), **{**USUAL, "budget": 2}, initial=START)
+    join = join_of(replies({1: 1}), **{**USUAL, "budget": 2}, initial=START)
     found, stats = sb.run(asked(join, k=2, window=("5 s", "5 s")), rows, stats=True)
     assert statuses(found, end=5) == [(1, 10.0, "approximate")], "2 is gone, and 3 was forgotten"
     assert statuses(found, end=10) == [(1, 10.0, "exact")], "no one else came"
@@ -249,10 +250,10 @@ def test_an_answer_that_lost_a_row_and_may_lack_another_says_so():
 
 def test_an_answer_without_rows_that_may_lack_some_is_counted():
     rows = {"t": [0, 1], "user": [1, 2], "x": [0, 0]}
-    join = sb.Join(replies({}), **USUAL, initial=START)
+    join = join_of(replies({}), **USUAL, initial=START)
     found, stats = sb.run(asked(join, window=("5 s", "5 s")), rows, stats=True)
     assert (found.num_rows, stats.incomplete) == (0, 1)
-    kept, stats = sb.run(asked(join.replaced(spare=1), window=("5 s", "5 s")), rows, stats=True)
+    kept, stats = sb.run(asked(refreshed(join, spare=1), window=("5 s", "5 s")), rows, stats=True)
     assert (statuses(kept), stats.incomplete) == ([(1, 1.0, "exact")], 0)
 
 
@@ -274,7 +275,7 @@ def test_a_reply_after_the_deadline_reaches_an_object_that_was_dropped_meanwhile
             thread.join(60)
         yield {"t": [20], "user": [2], "x": [0]}
 
-    join = sb.Join(Slow(), **USUAL, initial=START, deadline="50 ms", retries=0, unlisted="ignore")
+    join = join_of(Slow(), **USUAL, initial=START, deadline="50 ms", retries=0, unlisted="ignore")
     found, stats = sb.run(asked(join), batches(), stats=True)
     assert stats.overdue == 1
     assert statuses(found, end=5) == [(1, 1.0, "exact")]
@@ -284,7 +285,7 @@ def test_a_reply_after_the_deadline_reaches_an_object_that_was_dropped_meanwhile
 def test_a_bound_of_scores_where_less_is_better_is_not_too_good():
     rows = {"t": [0, 1, 2], "user": [1, 2, 3], "x": [5, 2, 1]}
     changes = {"t": [0, 0, 0, 7], "user": [1, 2, 3, 1], "y": [9, 1, 9, 0]}
-    join = sb.Join(on="user", columns=["y"], changes=changes, spare=0)
+    join = sb.Join(on="user", columns=["y"], changes=changes, refresh=sb.Refresh(spare=0))
     found = sb.run(asked(join, ascending=True), rows)
     assert statuses(found) == [(2, 3.0, "approximate")], "1 has 5 now: with x from 1 to 5 it may have 1 to 5"
 
@@ -292,21 +293,21 @@ def test_a_bound_of_scores_where_less_is_better_is_not_too_good():
 def test_a_forgotten_row_without_a_score_gets_no_bound():
     rows = {"t": [0, 1], "user": [1, 2], "x": [None, 2]}
     changes = {"t": [0, 0, 7], "user": [1, 2, 1], "y": [0, 0, 50]}
-    join = sb.Join(on="user", columns=["y"], changes=changes, spare=0)
+    join = sb.Join(on="user", columns=["y"], changes=changes, refresh=sb.Refresh(spare=0))
     assert {row[0] for row in statuses(sb.run(asked(join), rows))} == {2}
 
 
 def test_a_pushed_score_may_compare_a_text():
     rows = {"t": [0, 1, 2], "user": [1, 2, 3], "x": [5, 4, 3], "city": ["p", "p", "q"]}
     changes = {"t": [0, 0, 0, 7], "user": [1, 2, 3, 2], "y": [1, 1, 1, 0]}
-    join = sb.Join(on="user", columns=["y"], changes=changes, spare=0)
+    join = sb.Join(on="user", columns=["y"], changes=changes, refresh=sb.Refresh(spare=0))
     found = sb.run(asked(join, by="CASE WHEN city = 'p' THEN x + y END"), rows)
     assert statuses(found) == [(1, 6.0, "exact")]
 
 
 def test_a_score_of_remote_columns_alone_is_refreshed_by_likelihood():
     rows = {"t": [0, 1, 2, 6, 7, 8], "user": [1, 2, 3, 1, 2, 3], "x": [0] * 6}
-    join = sb.Join(replies({1: 7, 2: 8, 3: 9}), **{**USUAL, "policy": "likely", "spare": 2}, initial=START)
+    join = join_of(replies({1: 7, 2: 8, 3: 9}), **{**USUAL, "policy": "likely", "spare": 2}, initial=START)
     found = sb.run(asked(join, by="y", window=("5 s", "5 s")), rows)
     assert set(found["status"].to_pylist()) == {"exact"}
 
@@ -321,7 +322,7 @@ def test_answers_before_and_after_the_first_reply_go_out_together():
                 raise OSError("down")
             return {"user": ids, "y": [7] * len(ids)}
 
-    join = sb.Join(Down(), **USUAL, retries=0)
+    join = join_of(Down(), **USUAL, retries=0)
     found = sb.run(
         asked(join, by="x + coalesce(y, 0)", window=("5 s", "5 s")),
         {"t": [0, 6, 12], "user": [1, 1, 1], "x": [1, 1, 1]},
@@ -334,7 +335,7 @@ def test_answers_before_and_after_the_first_reply_go_out_together():
 
 
 def test_a_column_that_is_null_in_every_reply_stops_nothing():
-    join = sb.Join(replies({1: None}), **USUAL)
+    join = join_of(replies({1: None}), **USUAL)
     rows = {"t": [0, 6, 12], "user": [1, 1, 1], "x": [1, 1, 1]}
     found = sb.run(asked(join, by="x + coalesce(y, 0)", window=("5 s", "5 s")), rows)
     assert found["score"].to_pylist() == [1.0, 1.0, 1.0]
@@ -345,8 +346,8 @@ def test_queries_of_rows_and_of_counts_may_share_a_table():
     rows = {"t": [0, 1, 2], "user": [1, 2, 1], "x": [3, 1, 2]}
     usual = {"on": "user", "columns": ["y"]}
     queries = [
-        asked(sb.Join(users, **usual, each="row"), k=2, window=("5 s", "5 s")),
-        asked(sb.Join(users, **usual, n="count(*)"), by="10 * n + y", window=("5 s", "5 s")),
+        asked(join_of(users, **usual, each="row"), k=2, window=("5 s", "5 s")),
+        asked(join_of(users, **usual, aggregates={"n": "count(*)"}), by="10 * n + y", window=("5 s", "5 s")),
     ]
     found = sb.run(queries, rows).to_pylist()
     assert [(r["query"], r["user"], r["score"]) for r in found] == [("q0", 1, 8.0), ("q0", 1, 7.0), ("q1", 1, 25.0)]
@@ -363,7 +364,7 @@ def test_rows_without_a_key_move_counting_windows_on():
 
 def test_a_row_has_the_remote_values_of_its_score_whatever_was_evicted():
     users = Memory({"user": [1, 2, 3], "y": [10, 20, 30]}, "user")
-    join = sb.Join(users, **{**USUAL, "spare": 5, "policy": lambda *_: None}, replica_size=1)
+    join = join_of(users, **{**USUAL, "spare": 5, "policy": lambda *_: None}, replica_size=1)
     rows = {"t": [0, 1, 2, 6], "user": [1, 2, 3, 1], "x": [0, 0, 0, 0]}
     found, stats = sb.run(asked(join, k=3, window=("10 s", "2 s")), rows, stats=True)
     assert stats.evicted
@@ -373,7 +374,7 @@ def test_a_row_has_the_remote_values_of_its_score_whatever_was_evicted():
 def test_a_key_that_was_absent_is_asked_for_again():
     table = replies({}, {}, {1: 7})
     rows = {"t": [0, 10, 20, 30], "user": [1, 1, 1, 1], "x": [0, 0, 0, 0]}
-    found = sb.run(asked(sb.Join(table, **{**USUAL, "budget": 2}), window=("5 s", "5 s")), rows)
+    found = sb.run(asked(join_of(table, **{**USUAL, "budget": 2}), window=("5 s", "5 s")), rows)
     assert (found["window_end"].to_pylist(), table.sent) == ([25, 35], [[1], [1], [1], [1]])
 
 
@@ -382,7 +383,7 @@ def test_keys_that_are_absent_leave_half_of_the_budget_to_the_others():
     users = [0, *range(10, 20)]
     rows = {"t": [5 * w for w in range(8) for _ in users], "user": users * 8, "x": [0] * 8 * len(users)}
     found = sb.run(
-        asked(sb.Join(table, **{**USUAL, "budget": 4, "initial": {"user": [0], "y": [0]}}), window=("5 s", "5 s")), rows
+        asked(join_of(table, **{**USUAL, "budget": 4, "initial": {"user": [0], "y": [0]}}), window=("5 s", "5 s")), rows
     )
     assert found["staleness"].to_pylist()[3:] == [0.0] * 5
     assert all(len(set(sent) - {0}) == 2 for sent in table.sent[3:])
@@ -401,7 +402,7 @@ def test_a_source_that_is_not_in_order_is_looked_up_once():
 
     n = (1 << 20) + 20  # more than one batch
     rows = {"t": np.append(np.arange(n - 1) * 30 // n, 0), "user": np.arange(n) % 10, "x": np.zeros(n)}
-    join = sb.Join(Logged(), **{**USUAL, "budget": 10})
+    join = join_of(Logged(), **{**USUAL, "budget": 10})
     for query in (asked(join, window=("10 s", "10 s")), [asked(join, window=("10 s", "10 s"))]):
         sent.clear()
         _, stats = sb.run(query, rows, stats=True)

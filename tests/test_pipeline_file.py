@@ -108,7 +108,7 @@ def test_variables_are_filled_late_and_never_shown(monkeypatch):
         ("price * volume", "reflect('x')", 8, 7, "REFLECT is not allowed in a score"),
         ("time: ts", "time: [ts]", 10, 9, "query.time is a list: write the name of a column"),
         ("time: ts", "time: tz", 10, 9, "query.time names column 'tz'"),
-        ("[symbol]", "[symbol, symbol]", 11, 8, "distinct column names"),
+        ("[symbol]", "[symbol, symbol]", 11, 8, "per must name each column once, got ['symbol', 'symbol']"),
         ("kind: json", "kind: jsn", 2, 16, "source.kind 'jsn' is unknown: did you mean json"),
         ("ts timestamp", "ts timestmp", 2, 49, "source.schema is"),
         ('path: "in/${DIR}", ', "", 2, 9, "source has no path: add path: folder/, where the json files are"),
@@ -197,18 +197,18 @@ def test_several_queries_have_their_own_names():
 
 def test_a_join_names_a_service_of_the_file():
     text = SOURCE.replace(
-        "time: timestamp", "time: timestamp, join: {service: crm, on: value, columns: [fans], budget: 7}"
+        "time: timestamp", "time: timestamp, join: {service: crm, on: value, columns: [fans], refresh: {budget: 7}}"
     )
     text += 'services: {crm: {kind: sql, url: "postgresql://${PW}@db/x", table: users}}\n'
     text = text.replace("by: value", "by: value + fans")
     job = load(text)
     assert job.remotes[0].service == "crm"
     assert job.remotes[0].columns == ("fans",)
-    assert job.remotes[0].options == (("budget", 7),)
+    assert job.remotes[0].options == (("refresh", {"budget": 7}),)
     named = load(text.replace("[fans]", "{fans: 'urn:x#fans'}"))
     assert named.remotes[0].columns == ("fans",)
     said = named.statements[0]  # a text names the service; what it is, the file alone says
-    assert sb.parse(sb.to_yaml(said)) == replace(said, query=said.query.joining(None))
+    assert sb.parse(sb.to_yaml(said)) == replace(said, query=replace(said.query, join=None))
     assert named.remotes[0].properties == (("fans", "urn:x#fans"),)
     assert dict(job.services)["crm"].url == Late("postgresql://${PW}@db/x")
     with pytest.raises(ParseError, match="joins 'crmm', which is not under services: did you mean crm"):

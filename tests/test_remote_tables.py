@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from joins import join_of
 from skyband.tables import Http, Redis, Sparql, SqlTable
 
 VALUES = {1: 10, 2: 40, 3: 30, 4: 20}
@@ -24,7 +25,7 @@ BEST = [(2, 42.0), (3, 33.0), (4, 24.0)]
 
 
 def query(table, **more):
-    join = sb.Join(table, on="user", columns=["followers"], **{"budget": 10, "deadline": "20 seconds", **more})
+    join = join_of(table, on="user", columns=["followers"], **{"budget": 10, "deadline": "20 seconds", **more})
     return sb.TopK(k=3, by="x + followers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
 
 
@@ -309,7 +310,7 @@ def test_texts_where_numbers_are_needed_are_failed_look_ups(service):
 
 
 def test_a_column_that_is_never_there_is_named(service):
-    join = sb.Join(service.table(), on="user", columns=["folowers"], deadline="20 seconds")
+    join = sb.Join(service.table(), on="user", columns=["folowers"], refresh=sb.Refresh(deadline="20 seconds"))
     misspelt = sb.TopK(k=3, by="x + folowers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
     found, stats = sb.run(misspelt, ROWS, stats=True)
     assert (found.num_rows, stats.without_score) == (0, 5)

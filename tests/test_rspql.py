@@ -51,7 +51,7 @@ def test_listing_1_as_printed():
         (Star(Term("?user"), ((home("hasMentions"), Term("?mentionCount")),)),), ("mentionCount",)
     )
     assert asked.remote == Remote("BKG", "user", ("followerCount",), (("followerCount", f"{HOME}hasFollowers"),))
-    assert asked.remote.keywords == {"on": "user", "columns": ["followerCount"]}
+    assert (asked.remote.on, asked.remote.columns) == ("user", ("followerCount",))
     assert (asked.source, asked.window) == ("S", "W")
     assert [shown for _, shown in asked.columns] == ["window_start", "window_end", "rank", "user", "score"]
 
@@ -73,9 +73,9 @@ def test_a_service_is_what_the_configuration_says():
     assert dict(job.services)["BKG"].url.get({"PORT": "7878"}) == "http://localhost:7878/query"
     assert job.queries[0].join.on == "user"
     assert job.queries[0].join.table.text(["urn:a"], ["followerCount"]).startswith("SELECT ?subject ?followerCount")
-    said = "{kind: sparql, url: x, join: {budget: 7, policy: border}}"
-    assert load(file + f"services: {{BKG: {said}}}\n").queries[0].join.budget == sb.Budget(7)
-    with pytest.raises(sb.ParseError, match="policy='boarder' is unknown: did you mean border"):
+    said = "{kind: sparql, url: x, join: {refresh: {budget: 7, policy: border}}}"
+    assert load(file + f"services: {{BKG: {said}}}\n").queries[0].join.refresh.budget == sb.Budget(7)
+    with pytest.raises(sb.ParseError, match=r"policy must be one of .* got 'boarder': did you mean 'border'"):
         load(file + f"services: {{BKG: {said.replace('border', 'boarder')}}}\n")
     with pytest.raises(sb.QueryError, match="SERVICE BKG is not among the services: did you mean BKGS"):
         sb.parse(LISTING_1, functions=SUM, services={"BKGS": "http://localhost/query"})
@@ -487,7 +487,7 @@ def test_an_endpoint_that_is_gone_leaves_the_answers_on_time():
     service = {
         "kind": "sparql",
         "url": nobody,
-        "join": {"deadline": "200 ms", "initial": {"user": [f"{HOME}A"], "followerCount": [5]}},
+        "join": {"refresh": {"deadline": "200 ms"}, "initial": {"user": [f"{HOME}A"], "followerCount": [5]}},
     }
     asked = sb.parse(LISTING_1, functions=SUM, services={"BKG": service})
     chunks = [(at(minute), f"@prefix : <{HOME}> . :{u} :hasMentions {m} .") for minute, u, m in PAPER]

@@ -143,13 +143,13 @@ def _rows(low: int, rows: int = 40) -> pa.Table:
 def _joins() -> list[Share]:
     remote = Memory({"g": ["g0", "g1", "g2"], "y": [1.0, 2.0, 3.0]}, key="g")
 
-    def asked(**more: Any) -> sb.TopK:
-        by = more.pop("by", "x + y")
-        join = sb.Join(remote, on="g", columns={"y": "double"}, **{"budget": 2, "deadline": "1 second", **more})
+    def asked(by: str = "x + y", **more: Any) -> sb.TopK:
+        join = sb.Join(remote, on="g", columns={"y": "double"}, **{"refresh": sb.Refresh(budget=2), **more})
         window = sb.Sliding("10 seconds", "5 seconds")
         return sb.TopK(k=2, by=by, window=window, time="ts", id="id", join=join)
 
-    found: list[Share] = [Joined.of(asked()), Joined.of(asked(by="n + y", n="count(*)", policy="top"))]
+    counted = asked("n + y", aggregates={"n": "count(*)"}, refresh=sb.Refresh("top", budget=2))
+    found: list[Share] = [Joined.of(asked()), Joined.of(counted)]
     return found
 
 

@@ -48,8 +48,8 @@ class Line:
             self.query = sb.TopK(by="price + weight", join=frozen_join(rng, seed), **more)
             self.query = remote(self.query, service) if service else self.query
         else:
-            emit = rng.choice(["answers", "changes", "arrivals"])
-            self.query = sb.TopK(by="price", per=rng.choice([[], ["symbol"]]), emit=emit, **more)
+            more["emit"] = rng.choice(["answers", "changes", "arrivals"])
+            self.query = sb.TopK(by="price", per=rng.choice([[], ["symbol"]]), **more)
         self.line: Pipeline | JoinPipeline = self._new()
 
     def _new(self) -> Pipeline | JoinPipeline:

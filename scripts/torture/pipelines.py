@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -106,15 +108,16 @@ def _leaderboard(rng: random.Random) -> tuple[sb.TopK, ...]:
 def frozen_join(rng: random.Random, seed: str) -> sb.Join:
     """With values that are all known from the start and stay as they are; the policy asks for them all the same."""
     known = frozen(seed)
-    policy = rng.choice(["top", "border", "all", "likely"])
-    more = {"budget": rng.randint(2, 30), "spare": rng.randint(0, 6), "initial": pa.table(known)}
-    return sb.Join(Memory(known, "symbol"), on="symbol", columns={"weight": "double"}, policy=policy, **more)
+    policies: list[Literal["top", "border", "all", "likely"]] = ["top", "border", "all", "likely"]
+    refresh = sb.Refresh(rng.choice(policies), budget=rng.randint(2, 30), spare=rng.randint(0, 6))
+    return sb.Join(Memory(known, "symbol"), "symbol", {"weight": "double"}, initial=pa.table(known), refresh=refresh)
 
 
 def remote(query: sb.TopK, url: str) -> sb.TopK:
     """A query that joins, with the service in place of the memory."""
     assert query.join is not None
-    return query.joining(query.join.replaced(table=Http(url, key="symbol"), deadline="300 ms"))
+    refresh = replace(query.join.refresh, deadline=timedelta(milliseconds=300))
+    return replace(query, join=replace(query.join, table=Http(url, key="symbol"), refresh=refresh))
 
 
 def _joined(rng: random.Random, seed: str) -> tuple[sb.TopK, ...]:

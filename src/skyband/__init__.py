@@ -24,16 +24,31 @@ from skyband.errors import (
 )
 from skyband.evaluate import evaluate
 from skyband.lang import parse, to_rspql, to_sql, to_yaml
-from skyband.query import Budget, Counting, Join, Sliding, TopK, Tumbling, distance, weighted
+from skyband.query import (
+    AllTime,
+    Budget,
+    Calls,
+    Counting,
+    Join,
+    Refresh,
+    Sliding,
+    TopK,
+    Tumbling,
+    distance,
+    weighted,
+)
 from skyband.workload.workload import Workload
 
 __all__ = [
     "ENGINES",
+    "AllTime",
     "Budget",
+    "Calls",
     "Counting",
     "Join",
     "ParseError",
     "QueryError",
+    "Refresh",
     "SchemaError",
     "SinkError",
     "SkybandError",

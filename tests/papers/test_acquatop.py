@@ -58,7 +58,7 @@ def test_figure_1_the_best_user():
     still = {"t": [0] * 7, "user": list("ABCDEFG"), "followers": [0] * 7}
     moved = {"t": [*still["t"], 11], "user": [*still["user"], "E"], "followers": [*still["followers"], 3]}
     for changes, second in ((still, "G"), (moved, "E")):
-        join = sb.Join(on="user", columns=["followers"], changes=changes, spare=2)
+        join = sb.Join(on="user", columns=["followers"], changes=changes, refresh=sb.Refresh(spare=2))
         query = sb.TopK(k=1, by="mentions + followers", window=WINDOW, time="t", unit="s", join=join)
         best = {r["window_start"]: r["user"] for r in sb.run(query, rows).to_pylist()}
         assert (best[1], best[4]) == ("E", second)
@@ -139,7 +139,7 @@ def after(change, **more):
     start = {"t": [0] * 5, "user": list(REMOTE), "y": list(REMOTE.values())}
     for user, y in change.items():
         start = {"t": [*start["t"], 7], "user": [*start["user"], user], "y": [*start["y"], y]}
-    join = sb.Join(on="user", columns=["y"], changes=start, spare=1, **more)
+    join = sb.Join(on="user", columns=["y"], changes=start, refresh=sb.Refresh(spare=1, **more))
     query = sb.TopK(k=2, by="x + y", window=sb.Sliding("10 s", "5 s"), time="t", unit="s", join=join)
     rows = {"t": [1] * 5, "user": list(STREAM), "x": list(STREAM.values())}
     found = [r for r in sb.run(query, rows).to_pylist() if r["window_start"] == 0]
@@ -198,7 +198,7 @@ def test_section_4_2_a_reserve_keeps_the_next_window_exact():
 
 def test_a_bound_needs_a_score_that_grows_with_the_stream():
     start = {"t": [0] * 5 + [7], "user": [*REMOTE, "d"], "y": [*REMOTE.values(), 9]}
-    join = sb.Join(on="user", columns=["y"], changes=start, spare=1)
+    join = sb.Join(on="user", columns=["y"], changes=start, refresh=sb.Refresh(spare=1))
     query = sb.TopK(k=2, by="y - x * x", window=sb.Sliding("10 s", "5 s"), time="t", unit="s", join=join)
     rows = {"t": [1] * 5, "user": list(STREAM), "x": list(STREAM.values())}
     found = [r for r in sb.run(query, rows).to_pylist() if r["window_start"] == 0]

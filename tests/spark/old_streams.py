@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from streams import collected
 
 import skyband as sb
+from joins import join_of
 from skyband.tables import Memory
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "checkpoints"
@@ -81,7 +82,7 @@ def commanded(spark, folder, resumed):
 
 def joined(table, **change):
     options = {"on": "user", "columns": {"followers": "double"}, "budget": 50, "deadline": "1 minute", "spare": 9}
-    return asked(by="price + followers", window=HOPPING, join=sb.Join(table, **{**options, **change}))
+    return asked(by="price + followers", window=HOPPING, join=join_of(table, **{**options, **change}))
 
 
 def followers(factor=1.0):

@@ -129,7 +129,7 @@ def test_many_queries_and_a_join_count_in_the_same_order(spark, tmp_path):
     want = sb.run(queries, iter(UNORDERED))
     assert plain(got) == plain(want.set_column(0, "query", want["query"].cast(pa.string())))
     table = Memory({"symbol": ["S0", "S1", "S2"], "weight": [1.0, 30.0, 60.0]}, key="symbol")
-    join = sb.Join(table, on="symbol", columns={"weight": "double"}, budget=10, policy="top", spare=3)
+    join = sb.Join(table, on="symbol", columns={"weight": "double"}, refresh=sb.Refresh("top", budget=10, spare=3))
     query = sb.TopK(k=2, by="x + weight", window=sb.Counting(50, 20), join=join)
     got, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query), checkpoint=tmp_path / "joined")
     names = ["window_start", "window_end", "rank", "score", "n"]

@@ -9,6 +9,7 @@ from test_buckets import LATE, streamed
 from test_top_k import SECOND, closed, cut, plain
 
 import skyband as sb
+from joins import join_of
 from naive_join import Asked, Read, Service, judge
 from skyband.spark.joined import Joined, pack_changes
 from skyband.tables import History, Http, SqlTable
@@ -44,7 +45,7 @@ def remote(seed=1):
 def asked(table, window=None, **change):
     names = ("k", "per", "by", "name", "emit")
     mine = {name: change.pop(name) for name in names if name in change}
-    join = sb.Join(
+    join = join_of(
         table, **{"on": "user", "columns": {"followers": "double"}, "budget": 3, "deadline": "1 minute"} | change
     )
     window = window or sb.Sliding("2 minutes", "30 seconds")
@@ -54,7 +55,7 @@ def asked(table, window=None, **change):
 JOINS = {
     "a value a row": {"policy": "border", "spare": 2},
     "our own policy": {"policy": "likely", "spare": 2, "budget": sb.Budget(2, save=4)},
-    "a value over the window": {"by": "clicks + followers", "clicks": "count(*)", "policy": "top"},
+    "a value over the window": {"by": "clicks + followers", "aggregates": {"clicks": "count(*)"}, "policy": "top"},
     "every row": {"each": "row", "policy": "top"},
     "groups": {"per": ["city"], "policy": "top", "spare": 3},
     "a small replica": {"policy": "top", "replica_size": 5},
@@ -83,7 +84,7 @@ SHARED = {  # what is asked of one replica: the arguments of a join, and of a qu
     "three queries": [
         ({"spare": 0}, {"by": "x + 2 * y"}),
         ({"spare": 2, "each": "row"}, {"by": "y - x", "k": 2}),
-        ({"spare": 1, "n": "count(*)"}, {"by": "3 * n + y"}),
+        ({"spare": 1, "aggregates": {"n": "count(*)"}}, {"by": "3 * n + y"}),
     ],
 }
 TRUE = {
@@ -123,8 +124,12 @@ def test_rows_are_what_their_status_says(name, pushed):
             "id": "id",
             **query,
         }
-        queries.append(sb.TopK(**given, join=sb.Join(None if pushed else service, **usual, **join, initial=NOBODY)))
-        truth = {"each": join.get("each", "key"), "counted": "n" in join, "per": "city" if "per" in query else None}
+        queries.append(sb.TopK(**given, join=join_of(None if pushed else service, **usual, **join, initial=NOBODY)))
+        truth = {
+            "each": join.get("each", "key"),
+            "counted": "aggregates" in join,
+            "per": "city" if "per" in query else None,
+        }
         asked_.append(Asked(given["k"], 60, 20, TRUE[given["by"]], **truth))
     stream = pa.table(
         {

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from dataclasses import replace
 from typing import Annotated
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from test_join_buckets import START, asked, clicks, remote
 from test_top_k import SECOND, closed, cut, plain
 
 import skyband as sb
+from joins import refreshed
 from servers import free_port, wait_for
 from skyband.tables import Http
 
@@ -52,7 +54,7 @@ def test_a_stream_joins_a_service_and_a_restart_keeps_the_replica(spark, tmp_pat
     with service(followers) as (url, seen):
         table = Http(url, key="user", headers={"Authorization": "Bearer ${SKYBAND_TOKEN:-hush}"})
         query = asked(table, sb.Tumbling("1 minute"), budget=20, policy="never", by="x + followers", spare=9)
-        fresh = query.joining(query.join.replaced(policy="top", budget=sb.Budget(20)))
+        fresh = replace(query, join=refreshed(query.join, policy="top", budget=sb.Budget(20)))
         got, progress = answers(spark, tmp_path / "in", sb.spark.top_k(fresh), watermark="30 seconds")
         known = counted(progress)
         assert known["made"] == len(seen) > 0
@@ -64,7 +66,9 @@ def test_a_stream_joins_a_service_and_a_restart_keeps_the_replica(spark, tmp_pat
         read = set(seen)
     # the service is gone, and the stream starts again: what was read before still serves
     write_batches(tmp_path / "in", batches[2:], first=2)
-    step = sb.spark.top_k(fresh.joining(fresh.join.replaced(deadline="300 ms", retries=0)))
+    step = sb.spark.top_k(
+        replace(fresh, join=replace(refreshed(fresh.join, deadline="300 ms"), calls=sb.Calls(retries=0)))
+    )
     more, progress = answers(spark, tmp_path / "in", step, watermark="30 seconds")
     assert set(more["user"].to_pylist()) <= read
     assert more["followers"].to_pylist() == [followers[u] for u in more["user"].to_pylist()]
@@ -84,7 +88,7 @@ def test_pushed_changes_are_a_second_stream(spark, tmp_path):
     pushed = pushed.parquet(str(tmp_path / "changes")).withWatermark("ts", "30 seconds")
     query = asked(None, changes=pushed, spare=50)
     got, _ = answers(spark, tmp_path / "in", sb.spark.top_k(query), watermark="30 seconds")
-    want = sb.run(query.joining(query.join.replaced(changes=changes)), iter(batches), late="30 seconds")
+    want = sb.run(replace(query, join=replace(query.join, changes=changes)), iter(batches), late="30 seconds")
     newest = min(
         max(b["ts"].cast(pa.int64()).to_pylist()[-1] for b in batches), changes["ts"].cast(pa.int64())[-1].as_py()
     )

@@ -52,7 +52,7 @@ def test_a_join_and_commands_take_names_with_dots(spark, tmp_path):
     write_batches(tmp_path / "in", batches)
     stored = spark.read.parquet(str(tmp_path / "in"))
     table = Memory({"symbol": ["S0", "S1", "S2"], "the.weight": [1.0, 2.0, 3.0]}, key="symbol")
-    join = sb.Join(table, on="a`b.c", columns={"the.weight": "double"}, budget=5, spare=3)
+    join = sb.Join(table, on="a`b.c", columns={"the.weight": "double"}, refresh=sb.Refresh(budget=5, spare=3))
     query = asked_dotted(by="`price.in.euro` + `the.weight`", join=join)
     names = ["window_end", "rank", "score", "row.id", "the.weight"]
     got = stored.transform(sb.spark.top_k(query)).toArrow().select(names)

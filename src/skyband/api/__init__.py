@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, Self, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 from skyband.api.explanation import Explanation, explain
 from skyband.api.session import Session, session_of
 from skyband.errors import QueryError, SourceError
 from skyband.query import TopK
 from skyband.query.duration import parse_instant
-from skyband.query.join import POLICIES
+from skyband.query.join import Policy
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.api.session import Asked
-    from skyband.query.join import Choose
+    from skyband.query.join import Choose, PaperPolicy
     from skyband.runtime.pipeline import Stats
 
 __all__ = ["METADATA", "Explanation", "Stream", "compare", "explain", "run", "stream"]
@@ -125,7 +126,7 @@ def run(  # noqa: PLR0913 - the one wide door
 def compare(
     query: TopK,
     source: object,
-    policies: Iterable[str | Choose] = tuple(POLICIES),
+    policies: Iterable[Policy | PaperPolicy | Choose] = get_args(Policy),
     *,
     since: object = None,
     until: object = None,
@@ -154,7 +155,7 @@ def compare(
     >>> import skyband as sb
     >>> from skyband.tables import History
     >>> users = History({"user": [1, 2, 1], "at": [0, 0, 70], "y": [5, 6, 9]}, key="user", time="at", unit="s")
-    >>> join = sb.Join(users, on="user", columns=["y"], budget=1)
+    >>> join = sb.Join(users, on="user", columns=["y"], refresh=sb.Refresh(budget=1))
     >>> query = sb.TopK(k=1, by="x + y", window=sb.Tumbling("1 minute"), time="t", unit="s", join=join)
     >>> seen = {"t": [10, 20, 80, 90], "user": [1, 2, 1, 2], "x": [0, 0, 0, 0]}
     >>> sb.compare(query, seen, ["top", "all"]).select(["policy", "ndcg", "precision", "lookups"]).to_pylist()
@@ -168,11 +169,9 @@ def compare(
         raise QueryError(msg)
     from skyband.join.policies import Oracle
 
-    policies = [policies] if isinstance(policies, str) else policies
-    ways: list[str | Choose] = [*(query.join.replaced(policy=way).policy for way in policies), Oracle()]
-    sessions = [
-        Session(query.joining(query.join.replaced(policy=way)), source, "auto", None, None, None) for way in ways
-    ]
+    chosen: list[Any] = [*([policies] if isinstance(policies, str) else policies), Oracle()]
+    joins = [replace(query.join, refresh=replace(query.join.refresh, policy=policy)) for policy in chosen]
+    sessions = [Session(replace(query, join=join), source, "auto", None, None, None) for join in joins]
     if isinstance(source, Iterator):
         msg = "source is an iterator, which only one policy could read: give a path, a table or a list of batches"
         raise SourceError(msg)
@@ -181,7 +180,8 @@ def compare(
             None if since is None else parse_instant(since, "since"),
             None if until is None else parse_instant(until, "until"),
         )
-    return side_by_side([s.tables(progress=False) for s in sessions], query, ways, evaluate)
+    names = [join.refresh.policy for join in joins]
+    return side_by_side([s.tables(progress=False) for s in sessions], query, names, evaluate)
 
 
 def stream(

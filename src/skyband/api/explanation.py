@@ -82,8 +82,8 @@ def _joined_many(workload: Workload, engine: str) -> Iterator[str]:
     for names in tables.values():
         join = workload[names[0]].join
         assert join is not None
-        share = "one replica" if join.table is None else f"one replica, and {join.budget.each} look-ups a moment"
-        yield f"join on {join.on}: {', '.join(names)}; they share {share}"
+        lookups = "" if join.table is None else f", and {join.refresh.budget.each} look-ups a moment"
+        yield f"join on {join.on}: {', '.join(names)}; they share one replica{lookups}"
         for name in names:
             yield from (f"  {name}: {line}" for line in _joined(workload[name]))
     if plain:
@@ -99,15 +99,16 @@ def _joined(query: TopK) -> Iterator[str]:
     if join.aggregates:
         yield f"keeps: all keys of the window, by pane, for {', '.join(join.aggregate_names)}"
     else:
-        kept = query.k + join.spare + join.reserve
+        kept = query.k + join.refresh.spare + join.refresh.reserve
         usual = round(kept * _harmonic(ratio))
         yield f"keeps: about {usual} objects in random order ((k + spare) * H({ratio})), at most {kept * ratio}"
     if join.table is not None:
-        name = join.policy if isinstance(join.policy, str) else "your own"
-        limits = f"at most {join.budget.each} keys an answer, within {format_duration(join.deadline)}"
+        refresh = join.refresh
+        name = refresh.policy if isinstance(refresh.policy, str) else "your own"
+        limits = f"at most {refresh.budget.each} keys an answer, within {format_duration(refresh.deadline)}"
         yield f"looks up: {limits}; policy {name}"
     if join.changes is not None:
-        yield f"takes: pushed changes; one of an object that is not kept: {join.unlisted}"
+        yield f"takes: pushed changes; one of an object that is not kept: {join.refresh.unlisted}"
 
 
 def _board_described(query: TopK) -> Iterator[str]:

@@ -51,7 +51,8 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the explanation of the query that the text or the options describe."""
-    from skyband.query import TopK
+    from skyband.query import EMITS, TopK
+    from skyband.query.validation import check_choice
 
     if text is not None:
         from skyband.cli._texts import given
@@ -64,7 +65,17 @@ def explain(
         msg = "there is no query: give a file, or --by and --window, such as --by price --rows 1000/100"
         raise QueryError(msg)
     else:
-        queries = [TopK(k=k, by=by, window=parsed(window, rows), time=time, per=per or (), id=id, emit=emit)]
+        queries = [
+            TopK(
+                k=k,
+                by=by,
+                window=parsed(window, rows),
+                time=time,
+                per=per or (),
+                id=id,
+                emit=check_choice("emit", emit, EMITS),
+            )
+        ]
     told(queries, engine, as_json=as_json)
 
 

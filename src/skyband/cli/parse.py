@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +87,7 @@ def described(statement: Statement) -> dict[str, Any]:
     """A statement as plain values."""
     from skyband.lang.question import described as query
 
-    asked = statement.query if statement.remote is None else statement.query.joining(None)  # its join is told below
+    asked = statement.query if statement.remote is None else replace(statement.query, join=None)  # which follows below
     said: dict[str, Any] = {"stream": statement.source, **query(asked)}
     if statement.columns is not None:
         said["columns"] = [shown if what == shown else f"{what} as {shown}" for what, shown in statement.columns]
@@ -132,7 +133,8 @@ def _plain(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_shown(one)}" for name, one in value.items())
+        values = {name: f"{{{_shown(one)}}}" if isinstance(one, dict) else _shown(one) for name, one in value.items()}
+        return ", ".join(f"{name}: {one}" for name, one in values.items())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)

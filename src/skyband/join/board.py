@@ -37,7 +37,7 @@ class Board:
         self.line, self.number, self.query, self.group = line, number, query, group
         self.join: Join = query.join
         self.clock = WindowAssigner.of(query.window)
-        self.policy: Choose = named(self.join.policy)
+        self.policy: Choose = named(self.join.refresh.policy)
         self.unlimited = bool(getattr(self.policy, "unlimited", False))
         getattr(self.policy, "ready", int)()  # not at the first answer, whose deadline is running
         self.window: int | None = line.since(self.clock)  # the next to close
@@ -100,7 +100,7 @@ class Board:
 
     def unread(self, now: int) -> np.ndarray:
         """Keys to be read for the first time; what was found absent may have come to be, and is asked for again."""
-        if self.join.policy == "never":
+        if self.join.refresh.policy == "never":
             return _NO_ROWS
         self.grow()
         # again after a window's length, or at once where no budget binds
@@ -119,7 +119,7 @@ class Board:
         ids = np.asarray(chosen if isinstance(chosen, np.ndarray) else list(cast("Iterable[int]", chosen or [])))
         if ids.ndim == 1 and (not len(ids) or (ids.dtype.kind in "iu" and np.isin(ids, known).all())):
             return ids.astype(np.int64)[np.sort(np.unique(ids, return_index=True)[1])]
-        name = getattr(self.join.policy, "__name__", str(self.join.policy))
+        name = getattr(self.join.refresh.policy, "__name__", str(self.join.refresh.policy))
         few = np.array2string(ids.ravel()[:3], separator=", ")
         msg = f"policy={name} gave {few}, which are no ids of the candidates: return some of candidates.id"
         raise QueryError(msg)

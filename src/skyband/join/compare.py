@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def side_by_side(
-    runs: list[Iterator[pa.Table]], query: TopK, ways: list[str | Choose], evaluate: Callable[..., Any]
+    runs: list[Iterator[pa.Table]], query: TopK, ways: Sequence[str | Choose], evaluate: Callable[..., Any]
 ) -> pa.Table:
     """Step through the answers of all runs batch by batch; the last is the oracle's. One row a policy."""
     parts: list[list[pa.Table]] = [[] for _ in runs]

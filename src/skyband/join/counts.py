@@ -11,7 +11,7 @@ import numpy as np
 from skyband.engines.validation import checked, held, require
 
 if TYPE_CHECKING:
-    from skyband.query.join import Aggregate
+    from skyband.query.aggregate import Aggregate
 
 _HOLDS = {
     "at": held("i8", "panes"),

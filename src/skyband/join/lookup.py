@@ -43,14 +43,14 @@ class Lookup:
 
     def __init__(self, join: Join) -> None:
         self.join = join
-        self.under_way = threading.Semaphore(join.parallel)
+        self.under_way = threading.Semaphore(join.calls.parallel)
         self.quiet = 0.0  # no call before: the service asked for it
         self.late: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.vain: set[object] = set()  # keys whose first look-up has failed
 
     def fetch(self, ids: Sequence[object], now: int, deadline: float) -> Found:
         """Look up `ids`; back by `deadline` (of time.monotonic) at the latest."""
-        size = self.join.batch
+        size = self.join.calls.batch
         batches = [list(ids[i : i + size]) for i in range(0, len(ids), size)]
         found = Found()
         if not batches:
@@ -124,7 +124,7 @@ class _Round:
     def begin(self) -> int:
         """Start as many workers as may run; how many batches to wait for."""
         started = 0
-        for _ in range(min(self.batches, self.owner.join.parallel)):
+        for _ in range(min(self.batches, self.owner.join.calls.parallel)):
             if not self.owner.under_way.acquire(blocking=False):
                 break
             threading.Thread(target=self._work, daemon=True, name="skyband-lookup").start()
@@ -145,7 +145,7 @@ class _Round:
     def call(self, batch: list[object]) -> None:
         """Ask for one batch, again where it fails."""
         join, pause, error, rows, complete, sent = self.owner.join, _FIRST_PAUSE, "", None, False, False
-        for attempt in range(join.retries + 1):
+        for attempt in range(join.calls.retries + 1):
             wait = max(self.owner.quiet - time.monotonic(), pause if attempt else 0.0)
             if wait >= self.deadline - time.monotonic():
                 error = error or "no time left before the deadline"

@@ -312,9 +312,9 @@ class JoinPipeline(InOneStep):
             assert board.window is not None
             answers.append(board.held.answer(board.window, now)._replace(lookups=lookups, board=board))
             board.close()
-        if self.join.replica_size is not None:
+        if self.join.refresh.replica_size is not None:
             open_ = np.unique(np.concatenate([board.needed() for board in self.boards.values()]))
-            gone = self.replica.evict(self.join.replica_size, open_)
+            gone = self.replica.evict(self.join.refresh.replica_size, open_)
             self._stats.evicted += len(gone)
             self._refreshed(gone)
         stats, (wanted, made, failed, late) = self._stats, lookups

@@ -23,7 +23,7 @@ class Remote:
 
     def __init__(self, line: JoinPipeline) -> None:
         self._line = line
-        self.purse = Purse(line.join.budget)
+        self.purse = Purse(line.join.refresh.budget)
         self.lookup = Lookup(line.join)
         self.error = ""  # the last one
         self._deadline = 0.0
@@ -91,7 +91,7 @@ class Remote:
 
     def _until(self) -> float:
         """When look-ups must be over, so that the answer is out by the deadline; windows of a live batch share it."""
-        length = self._line.join.deadline / 1e6
+        length = self._line.join.refresh.deadline.total_seconds()
         if not self._line.live:
             return clock_time.monotonic() + length
         spare = min(max(2 * self._needs, 0.02 * length), 0.5 * length)

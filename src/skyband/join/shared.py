@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from skyband.query import TopK
     from skyband.query.join import Join
 
-_SAME = ("on", "budget", "deadline", "batch", "parallel", "retries", "replica_size", "types")
+_SAME = ("on", "types", "calls")
+_SAME_REFRESH = ("budget", "deadline", "replica_size")
 _ONE = ("table", "initial", "changes")
 
 
@@ -29,7 +31,7 @@ def shared_join(queries: Sequence[TopK]) -> Join:
     >>> from skyband.tables import Memory
     >>> users = Memory({"u": [1], "a": [2], "b": [3]}, key="u")
     >>> def query(name, budget=5):
-    ...     join = sb.Join(users, on="u", columns=[name], budget=budget)
+    ...     join = sb.Join(users, on="u", columns=[name], refresh=sb.Refresh(budget=budget))
     ...     return sb.TopK(k=1, by=name, window=sb.Tumbling("1 s"), time="t", join=join)
     >>> shared_join([query("a"), query("b")]).columns
     ('a', 'b')
@@ -42,6 +44,7 @@ def shared_join(queries: Sequence[TopK]) -> Join:
     first = joins[0]
     for join in joins[1:]:
         differ = [f for f in _SAME if getattr(join, f) != getattr(first, f)]
+        differ += [f for f in _SAME_REFRESH if getattr(join.refresh, f) != getattr(first.refresh, f)]
         differ += [f for f in _ONE if getattr(join, f) is not getattr(first, f)]
         if differ:
             msg = f"queries that join one table share one {differ[0]}, and here are two: give them the same"
@@ -56,7 +59,7 @@ def shared_join(queries: Sequence[TopK]) -> Join:
             if aggregates[a.name] != a:
                 msg = f"{a.name} means two things in queries that go out together: give each its own name"
                 raise QueryError(msg)
-    return first.replaced(columns=columns, aggregates=tuple(aggregates.values()), each="key")  # each has its own
+    return replace(first, columns=columns, aggregates=tuple(aggregates.values()), each="key")  # each has its own
 
 
 def in_turn(wishes: Sequence[np.ndarray]) -> np.ndarray:

@@ -110,7 +110,7 @@ class Summed:
         key, slot, time, score, _, *values = self._scored(clock.start(window), end)
         first = np.sort(np.unique(key, return_index=True)[1])
         rows = np.bincount(key, minlength=len(line.keys))[key[first]] if len(key) else first
-        wide = line.query.k + line.join.spare
+        wide = line.query.k + line.join.refresh.spare
         listed = [key[first[:wide]]]
         later = range(window + 1, min(int(line.reach), window + _AHEAD) + 1)
         listed += [self._scored(clock.start(w), end)[0][:wide] for w in later]

@@ -37,8 +37,8 @@ class Valued:
     def __init__(self, line: Board) -> None:
         self.line = line
         join = line.join
-        self._wide = line.query.k + join.spare
-        cap = _ALL if getattr(line.policy, "whole", False) else self._wide + join.reserve
+        self._wide = line.query.k + join.refresh.spare
+        cap = _ALL if getattr(line.policy, "whole", False) else self._wide + join.refresh.reserve
         self.extremes = Extremes(line)
         self.list = TopKN(cap, 0, line.clock.ratio, len(self.extremes.columns))
         self.payload = RowStore()
@@ -242,7 +242,8 @@ class Valued:
         found = known.limits(keys, last)
         last = last[found.which]
         shown = np.zeros(len(last), np.bool_)
-        if line.join.unlisted == "bound" and line.join.each == "key" and not known.filtered:  # its score still exists
+        bounded = line.join.refresh.unlisted == "bound" and line.join.each == "key"
+        if bounded and not known.filtered:  # its score still exists
             shown = self.ranked[keys][found.which] & (found.low > -np.inf)
         hidden = ~shown & ~np.isnan(found.high)
         self.list.doubt(found.high[hidden], last[hidden])

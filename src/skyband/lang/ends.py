@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skyband.lang.job import FILES, MODES, SERVICES, SINKS, SOURCES, Input, Output, Service
+from skyband.lang.services import join_options
 from skyband.query.trees import parsed
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def service(part: Part) -> Service:
     """What a name in a join stands for."""
     found = part.fields(("kind", "url", "path", "table", "options", "join"), ["kind"])
     kind = found["kind"].choice(SERVICES)
-    join = found["join"].entries() if "join" in found else {}
+    if "join" in found:
+        found["join"].entries()
     need = "path" if kind == "parquet" else "url"
     if need not in found:
         raise part.error(f"has no {need}, which {kind} needs: add {need}: ...")
@@ -113,5 +115,5 @@ def service(part: Part) -> Service:
         **{field: found[field].late() for field in ("url", "path") if field in found},
         table=found["table"].text("the name of a table") if "table" in found else None,
         options=found["options"].options() if "options" in found else (),
-        join=tuple((name, value.guessed()) for name, value in join.items()),
+        join=join_options(found["join"].guessed(), found["join"].path) if "join" in found else (),
     )

@@ -139,7 +139,8 @@ def _check_columns(found: dict[str, Part], rows: Input, asked: tuple[Statement, 
         query, remote = one.query, one.remote
         if one.pattern is not None:
             continue  # its columns are made of triples
-        known = [*rows.columns, *((*remote.columns, *dict(remote.options)) if remote else ())]
+        joined = (*remote.columns, *dict(remote.options).get("aggregates", ())) if remote else ()
+        known = [*rows.columns, *joined]
         wanted = [("time", query.time), ("id", query.id), *(("per", name) for name in query.per)]
         wanted += [("of", name) for name in query.of]
         wanted += [] if callable(query.by) else [("by", name) for name in query.by.columns]

@@ -47,7 +47,8 @@ def parse(
     services
         What the names in SERVICE, or in `join:`, stand for: the address of a SPARQL endpoint, a table such as those in
         `skyband.tables`, or a mapping as under `services:` of a pipeline file, such as
-        {"BKG": {"kind": "sparql", "url": "http://...", "join": {"budget": 7}}}. A text never names an address.
+        {"BKG": {"kind": "sparql", "url": "http://...", "join": {"refresh": {"budget": 7}}}}. A text never
+        names an address.
 
     Returns
     -------

@@ -11,6 +11,7 @@ from skyband.errors import ParseError, QueryError
 from skyband.lang.document import Part
 from skyband.lang.lengths import in_words
 from skyband.lang.said import NO_SERVICE
+from skyband.lang.services import join_options
 from skyband.lang.statement import Remote, Statement
 from skyband.query import EMITS, AllTime, Counting, Sliding, TopK
 from skyband.query.points import METRICS, Distance, Weighted, distance, weighted
@@ -18,7 +19,7 @@ from skyband.query.points import METRICS, Distance, Weighted, distance, weighted
 _T = TypeVar("_T")
 
 _WINDOW = ("size", "slide", "origin", "closed", "rows", "every")
-_SAYS = re.compile(r"(\w+)(?:=| must be ).*")
+_SAYS = re.compile(r"(\w+)(?:=| must )")
 
 
 def window(part: Part) -> Sliding | Counting:
@@ -109,7 +110,7 @@ def _remote(part: Part) -> Remote:
         found["on"].text("the name of a column"),
         tuple(name for name, _ in named) or columns.texts("the names of columns"),
         named,
-        options=tuple((name, value.guessed()) for name, value in entries.items() if name not in known),
+        options=join_options({name: v.guessed() for name, v in entries.items() if name not in known}, part.path),
     )
 
 

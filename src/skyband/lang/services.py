@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, nearest
 from skyband.lang.job import SERVICES, Service
 from skyband.lang.late import Late
+from skyband.query import Calls, Join, Refresh
+from skyband.query.join import PARTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.lang.statement import Remote
-    from skyband.query import Join
 
+Options = tuple[tuple[str, Any], ...]
+"""Keywords of `sb.Join` as plain values; `refresh` and `calls` are mappings."""
+
+JOIN_FIELDS = frozenset(field.name for field in fields(Join))
 _OPTIONS = {
     "sparql": ("subject", "optional"),
     "sql": ("key", "schema"),
@@ -33,17 +40,15 @@ def joined(remote: Remote, services: Mapping[str, Any]) -> Join:
         What the text says.
     services
         By name: the address of a SPARQL endpoint, a table with `fetch`, a `Service` of a pipeline file, or a mapping
-        with its fields, such as {"kind": "http", "url": "https://...", "join": {"budget": 7}}.
+        with its fields, such as {"kind": "http", "url": "https://...", "join": {"refresh": {"budget": 7}}}.
     """
-    from skyband.query import Join
-
     name = remote.service
     if name not in services:
         msg = f"SERVICE {name} is not among the services: {nearest(name, services)}"
         raise QueryError(msg)
     given = services[name]
     if callable(getattr(given, "fetch", None)):
-        return Join(given, **remote.keywords)
+        return Join(given, on=remote.on, columns=remote.columns, **join_keywords(remote.options))
     if isinstance(given, str):
         given = Service("sparql", Late(given))
     if isinstance(given, Mapping):
@@ -51,7 +56,47 @@ def joined(remote: Remote, services: Mapping[str, Any]) -> Join:
     if not isinstance(given, Service):
         msg = f"services={name!r} is {type(given).__name__}: give an address, a table, or {{'kind': ..., 'url': ...}}"
         raise QueryError(msg)
-    return Join(_table(name, given, remote), **{**remote.keywords, **dict(given.join)})
+    return Join(
+        _table(name, given, remote), on=remote.on, columns=remote.columns, **join_keywords(remote.options, given.join)
+    )
+
+
+def join_keywords(*options: Options) -> dict[str, Any]:
+    """Build the keywords of `sb.Join` from plain values; what comes later goes before."""
+    parts: dict[str, dict[str, Any]] = {"refresh": {}, "calls": {}}
+    found: dict[str, Any] = {}
+    for name, value in (pair for some in options for pair in some):
+        if name not in parts:
+            found[name] = value
+        elif isinstance(value, Mapping):
+            parts[name] |= value
+        else:
+            msg = f"join.{name} must be a mapping, got {value!r}"
+            raise QueryError(msg)
+    for name, make in (("refresh", Refresh), ("calls", Calls)):
+        known = [field.name for field in fields(make)]
+        for field in parts[name]:
+            if field not in known:
+                msg = f"join.{name} has no field {field!r}: {nearest(field, known)}"
+                raise QueryError(msg)
+        found[name] = make(**parts[name])
+    return found
+
+
+def join_options(given: Mapping[str, Any], path: str = "join") -> Options:
+    """Return plain values of a join by field; former keys are moved to where they are now, with a warning."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        part = PARTS.get(name)
+        if name not in JOIN_FIELDS and part is None and isinstance(value, str) and "(" in value:
+            part = "aggregates"
+        if part is None:
+            found[name] = value
+            continue
+        msg = f"{path}.{name} is deprecated: write {path}: {{{part}: {{{name}: {value}}}}}"
+        warnings.warn(msg, DeprecationWarning, stacklevel=2)
+        found[part] = {**found.get(part, {}), name: value}
+    return tuple(found.items())
 
 
 def _service(name: str, given: Mapping[str, Any]) -> Service:
@@ -62,7 +107,7 @@ def _service(name: str, given: Mapping[str, Any]) -> Service:
             raise QueryError(msg)
     late = {field: Late(str(given[field])) for field in ("url", "path") if field in given}
     options = tuple((option, Late(str(value))) for option, value in dict(given.get("options", {})).items())
-    join = tuple(dict(given.get("join", {})).items())
+    join = join_options(dict(given.get("join", {})), f"services.{name}.join")
     return Service(given.get("kind", "sparql"), **late, table=given.get("table"), options=options, join=join)
 
 

@@ -31,11 +31,6 @@ class Remote:
     options: tuple[tuple[str, Any], ...] = ()
     """How the join is done, such as its budget: keywords of `sb.Join`."""
 
-    @property
-    def keywords(self) -> dict[str, Any]:
-        """What `sb.Join` takes besides its table."""
-        return {"on": self.on, "columns": list(self.columns), **dict(self.options)}
-
     def sparql(self) -> str:
         """The question to a SPARQL endpoint, before it is narrowed to the rows at hand.
 
@@ -99,9 +94,7 @@ class Statement:
             return self
         from skyband.lang.services import joined
 
-        query = self.query.joining(joined(self.remote, services))
-        query.check()
-        return replace(self, query=query)
+        return replace(self, query=replace(self.query, join=joined(self.remote, services)))
 
     def rows(self, source: object) -> object:
         """What a user gives as the source, as something with the columns of the query."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from skyband.errors import QueryError
@@ -31,7 +32,7 @@ def to_yaml(query: TopK | Statement | Sequence[TopK]) -> str:
         if query.pattern is not None or query.columns is not None:
             msg = "this text says more than a query: keep it, under sql: or rspql: of a pipeline file"
             raise QueryError(msg)
-        shown = described(query.query.joining(None) if query.remote is not None else query.query)
+        shown = described(replace(query.query, join=None) if query.remote is not None else query.query)
         if query.remote is not None:
             remote = query.remote
             columns = dict(remote.properties) or list(remote.columns)

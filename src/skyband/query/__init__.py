@@ -1,6 +1,6 @@
-"""WHAT is asked: frozen values that are checked when they are built."""
+"""What is asked: frozen values, validated when they are made."""
 
-from skyband.query.join import Budget, Join
+from skyband.query.join import Budget, Calls, Join, Refresh
 from skyband.query.points import Distance, Weighted, distance, weighted
 from skyband.query.topk import EMITS, RESERVED, TopK
 from skyband.query.window import AllTime, Counting, Sliding, Tumbling, Window
@@ -10,9 +10,11 @@ __all__ = [
     "RESERVED",
     "AllTime",
     "Budget",
+    "Calls",
     "Counting",
     "Distance",
     "Join",
+    "Refresh",
     "Sliding",
     "TopK",
     "Tumbling",

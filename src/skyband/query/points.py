@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal, get_args
 
-from skyband.errors import QueryError
+from skyband.query.validation import check_choice, check_names, check_number, invalid
 
-METRICS = ("euclidean", "manhattan", "chebyshev")
+Metric = Literal["euclidean", "manhattan", "chebyshev"]
+METRICS = get_args(Metric)
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,19 @@ class Distance:
 
     columns: tuple[str, ...]
     to: tuple[float, ...]
-    metric: str = "euclidean"
+    metric: Metric = "euclidean"
     weights: tuple[float, ...] = ()  # one for each column; empty: all are 1
-    ascending: ClassVar[bool] = True  # which way it ranks unless the query says otherwise
+    ascending: ClassVar[bool] = True  # the order unless the query says otherwise
+
+    def __post_init__(self) -> None:
+        columns = check_names("columns", self.columns, required=True)
+        weights = _numbers("weights", self.weights, columns) if self.weights else ()
+        for weight in weights:
+            check_number("weights", weight, above=0)
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "to", _numbers("to", self.to, columns))
+        object.__setattr__(self, "metric", check_choice("metric", self.metric, METRICS))
+        object.__setattr__(self, "weights", weights)
 
     @property
     def kind(self) -> str:
@@ -47,6 +58,14 @@ class Weighted:
     kind: ClassVar[str] = "sum"
     to: ClassVar[tuple[float, ...]] = ()
 
+    def __post_init__(self) -> None:
+        columns = check_names("columns", self.columns, required=True)
+        weights = _numbers("weights", self.weights, columns)
+        if 0.0 in weights:
+            raise invalid("weights", "not be zero: leave out columns that do not count", weights)
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "weights", weights)
+
     @property
     def text(self) -> str:
         """All of it in one line, for fingerprints and explanations."""
@@ -60,7 +79,7 @@ def distance(
     columns: Iterable[str],
     to: Iterable[float],
     *,
-    metric: str = "euclidean",
+    metric: Metric = "euclidean",
     weights: Iterable[float] | None = None,
 ) -> Distance:
     """Rank rows by how near they are to a point: `by=sb.distance(["x", "y"], to=(3, 4))`.
@@ -91,14 +110,7 @@ def distance(
     Pripuzic et al., TODS 2015, section 6.1 and figure 7. Erratum: the weighted attribute distance is printed with a
     comma where its two terms are put together; "manhattan" adds them, "chebyshev" takes the larger.
     """
-    names = _names(columns)
-    point = _numbers("to", to, names)
-    given = () if weights is None else _numbers("weights", weights, names)
-    if any(weight <= 0 for weight in given):
-        _refuse("weights", given, "is not above zero everywhere: leave out a column that does not count")
-    if metric not in METRICS:
-        _refuse("metric", metric, f"is unknown: write one of {', '.join(map(repr, METRICS))}")
-    return Distance(names, point, metric, given)
+    return Distance(columns, to, metric, () if weights is None else weights)  # type: ignore[arg-type]  # made tuples
 
 
 def weighted(weights: Mapping[str, float]) -> Weighted:
@@ -114,31 +126,15 @@ def weighted(weights: Mapping[str, float]) -> Weighted:
     [2.0]
     """
     if not isinstance(weights, Mapping):
-        _refuse("weights", weights, 'is no mapping: write one such as {"price": 2, "age": -1}')
-    names = _names(weights)
-    numbers = _numbers("weights", weights.values(), names)
-    if 0.0 in numbers:
-        _refuse("weights", dict(weights), "has a weight of zero: leave out a column that does not count")
-    return Weighted(names, numbers)
+        raise invalid("weights", "be a mapping", weights, '{"price": 2, "age": -1}')
+    return Weighted(tuple(weights), tuple(weights.values()))
 
 
-def _names(columns: Iterable[str]) -> tuple[str, ...]:
-    names = () if isinstance(columns, str) else tuple(columns)
-    if not names or len(set(names)) < len(names) or not all(isinstance(name, str) and name for name in names):
-        _refuse("columns", columns, 'is no list of distinct column names: write one such as ["x", "y"]')
-    return names
-
-
-def _numbers(field: str, values: Iterable[float], names: tuple[str, ...]) -> tuple[float, ...]:
+def _numbers(field: str, values: Iterable[float], columns: tuple[str, ...]) -> tuple[float, ...]:
     try:
         numbers = tuple(float(value) for value in values)
     except (TypeError, ValueError):
         numbers = (math.nan,)
-    if not all(map(math.isfinite, numbers)) or len(numbers) != len(names):
-        _refuse(field, values, f"is not one finite number for each of {', '.join(names)}")
+    if not all(map(math.isfinite, numbers)) or len(numbers) != len(columns):
+        raise invalid(field, f"have one finite number for each of {', '.join(columns)}", values)
     return numbers
-
-
-def _refuse(field: str, value: Any, why: str) -> None:
-    msg = f"{field}={value!r} {why}"
-    raise QueryError(msg)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from skyband.errors import QueryError
+from skyband.query.aggregate import is_aggregate, parse_total
 from skyband.query.expression import Expression, parse
 from skyband.query.join import Join
 from skyband.query.limits import MAX_JOIN_WINDOWS, MAX_K
 from skyband.query.points import Distance, Weighted
-from skyband.query.total import is_total, parse_total
-from skyband.query.validation import check_integer
+from skyband.query.validation import check_choice, check_flag, check_integer, check_names, check_text, invalid
 from skyband.query.window import AllTime, Counting, Sliding, Window, windows_per_row
 
-Score = Callable[[Mapping[str, np.ndarray]], np.ndarray]
+Score: TypeAlias = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 """A score in Python: a function from NumPy columns to one float64 column."""
 
-EMITS = ("answers", "changes", "arrivals")
+Emit = Literal["answers", "changes", "arrivals"]
+Unit = Literal["s", "ms", "us", "ns"]
+EMITS = get_args(Emit)
 RESERVED = ("query", "window_start", "window_end", "rank", "score", "final", "_change_type", "step")
 """Names of our own columns; a source that has one of them needs `prefix=`."""
 
-_UNITS = ("s", "ms", "us", "ns")
+_TIME_WINDOWS = 'sb.Sliding("1 day", "1 hour") or sb.Tumbling("1 hour")'
 
 
 @dataclass(frozen=True)
@@ -96,15 +98,15 @@ class TopK:
     id: str | None = None
     name: str | None = None
     ascending: bool = False
-    emit: str = "answers"
+    emit: Emit = "answers"
     ranks: bool = False
-    unit: str | None = None
+    unit: Unit | None = None
     prefix: str = ""
     version: str | None = None
     join: Join | None = None
     of: tuple[str, ...] = ()
 
-    def __init__(  # noqa: PLR0913 - the one wide door
+    def __init__(  # noqa: PLR0913 - all that can be asked
         self,
         k: int,
         by: str | Expression | Distance | Weighted | Score,
@@ -115,147 +117,96 @@ class TopK:
         name: str | None = None,
         *,
         ascending: bool | None = None,
-        emit: str = "answers",
+        emit: Emit = "answers",
         ranks: bool = False,
-        unit: str | None = None,
+        unit: Unit | None = None,
         prefix: str = "",
         version: str | None = None,
         join: Join | None = None,
         of: str | Iterable[str] = (),
     ) -> None:
-        of = _names("of", of)
-        if isinstance(by, str) and not of and is_total(by):
-            _refuse("by", by, 'is a total, which ranks keys and not rows: name their column, such as of="product"')
-        by = (parse_total(by) if of else parse(by)) if isinstance(by, str) else by
-        window = AllTime() if window is None and of else window
-        ascending = bool(getattr(by, "ascending", False)) if ascending is None else ascending
-        per = _names("per", per)
-        given = locals()
-        for field in fields(self):
-            object.__setattr__(self, field.name, given[field.name])
+        of = check_names("of", of)
+        if isinstance(by, str):
+            if not of and is_aggregate(by):
+                raise invalid("by", "be a score of rows unless of= names the keys to rank", by, 'of="product"')
+            by = parse_total(by) if of else parse(by)
+        values = {
+            "k": check_integer("k", k, 1, MAX_K),
+            "by": by,
+            "window": AllTime() if window is None and of else window,
+            "per": check_names("per", per),
+            "ascending": check_flag("ascending", getattr(by, "ascending", False) if ascending is None else ascending),
+            "emit": check_choice("emit", emit, EMITS),
+            "ranks": check_flag("ranks", ranks),
+            "unit": None if unit is None else check_choice("unit", unit, get_args(Unit)),
+            "prefix": check_text("prefix", prefix, empty=True),
+            "join": join,
+            "of": of,
+        }
+        for field, text in (("time", time), ("id", id), ("name", name), ("version", version)):
+            values[field] = None if text is None else check_text(field, text)
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
         self._check()
 
     def _check(self) -> None:
-        check_integer("k", self.k, 1, MAX_K)
-        if not isinstance(self.by, (Expression, Distance, Weighted)) and not callable(self.by):
-            _refuse(
-                "by",
-                self.by,
-                'cannot score a row: write an expression such as "price * volume", or a function of columns',
-            )
-        kinds = (Sliding, Counting, AllTime) if self.of else (Sliding, Counting)
-        if not isinstance(self.window, kinds):
-            _refuse(
-                "window",
-                self.window,
-                'is no window: write sb.Sliding("10 minutes", "1 minute") or sb.Counting(1000, 100)',
-            )
+        if not isinstance(self.by, Expression | Distance | Weighted) and not callable(self.by):
+            raise invalid("by", "be an expression or a function of columns", self.by, '"price * volume"')
+        if not isinstance(self.window, (Sliding, Counting, AllTime) if self.of else (Sliding, Counting)):
+            example = 'sb.Sliding("10 minutes", "1 minute") or sb.Counting(1000, 100)'
+            raise invalid("window", "be a window", self.window, example)
         if self.time is None and not self.window.counts:
-            _refuse(
-                "time",
-                None,
-                'leaves the window without a clock: name the column of the event time, such as time="ts"',
-            )
-        if self.emit not in EMITS:
-            _refuse("emit", self.emit, f"is unknown: write one of {', '.join(map(repr, EMITS))}")
-        if self.unit is not None and self.unit not in _UNITS:
-            _refuse("unit", self.unit, f"is unknown: write one of {', '.join(map(repr, _UNITS))}")
+            raise invalid("time", "name the column of the event time", None, 'its name, such as time="ts"')
         if self.ranks and self.emit != "changes":
-            _refuse("ranks", self.ranks, f'says nothing with emit={self.emit!r}: write emit="changes"')
-        self._check_plain()
-        if len(set(self.per)) < len(self.per) or not all(isinstance(c, str) and c for c in self.per):
-            _refuse("per", list(self.per), "is no list of distinct column names: name each column once")
+            raise invalid("ranks", f"be False with emit={self.emit!r}", self.ranks, 'emit="changes"')
         if self.time is not None and self.time in self.per:
-            _refuse("per", list(self.per), f"holds the time column {self.time!r}: group by other columns")
+            raise invalid("per", f"not have the time column {self.time!r}", list(self.per))
         if self.join is not None:
-            self._check_join()
+            self._check_join(self.join)
         if self.of:
             self._check_totals()
 
-    def _check_plain(self) -> None:
-        """Names are texts, and flags are flags."""
-        for field in ("ascending", "ranks"):
-            if not isinstance(getattr(self, field), bool | np.bool_):
-                _refuse(field, getattr(self, field), "is neither yes nor no: write True or False")
-        if not isinstance(self.prefix, str):
-            _refuse("prefix", self.prefix, 'is no text to put before our names: write one such as "sky_"')
-        for field in ("time", "id", "name", "version"):
-            value = getattr(self, field)
-            if value is not None and (not isinstance(value, str) or not value):
-                _refuse(field, value, "is no name: write a text that is not empty")
-
-    def _check_join(self) -> None:
-        join = self.join
+    def _check_join(self, join: Join) -> None:
+        window = self.window
         if not isinstance(join, Join):
-            _refuse("join", join, 'is no join: write sb.Join(table, on="user", columns=["followers"])')
-            return
+            raise invalid("join", "be a sb.Join", join, 'sb.Join(table, on="user", columns=["followers"])')
         if self.of:
-            _refuse(
-                "of",
-                list(self.of),
-                'cannot go with join=: name the key in the join, as on=, and the total, as n="sum(quantity)"',
-            )
-        if "every row" in self.window.kinds:
-            _refuse("window", self.window, "would look up remote values after every row: write a slide")
-        windows = windows_per_row(self.window)
-        if windows > MAX_JOIN_WINDOWS:
-            msg = (
-                f"a join must have at most {MAX_JOIN_WINDOWS:,} windows that hold one row, got {windows:,} with "
-                f"window={self.window!r}: write a longer slide"
-            )
-            raise QueryError(msg)
-        if self.per and self.window.counts:
-            _refuse("per", list(self.per), "makes groups that count rows, which no budget can share: write sb.Sliding")
-        if join.changes is not None and self.window.counts:
-            _refuse("window", self.window, "has no moments, which pushed changes= need: write sb.Sliding")
+            example = 'sb.Join(..., on="product", aggregates={"n": "sum(quantity)"})'
+            raise invalid("of", "be left out with join=", list(self.of), example)
+        if "every row" in window.kinds:
+            raise invalid("window", "have a slide with join=: there is no look-up after every row", window)
+        if windows_per_row(window) > MAX_JOIN_WINDOWS:
+            most = f"hold a row in at most {MAX_JOIN_WINDOWS:,} windows with join="
+            raise invalid("window", f"{most} (here {windows_per_row(window):,})", window, "a longer slide")
+        if self.per and window.counts:
+            raise invalid("per", "be left out with join= and counting windows", list(self.per), _TIME_WINDOWS)
+        if join.changes is not None and window.counts:
+            raise invalid("window", "be in time with pushed changes=", window, _TIME_WINDOWS)
         if self.emit != "answers":
-            _refuse("emit", self.emit, 'cannot go with join=, whose scores change in place: write emit="answers"')
-        if isinstance(self.by, Expression):
-            used = set(self.by.columns)
-            if not used & {*join.columns, *join.aggregate_names}:
-                _refuse("by", self.by.text, f"uses no column of the join: name one of {', '.join(join.columns)}")
-
-    def check(self) -> None:
-        """Raise unless all fields go together, as at the start."""
-        self._check()
-
-    def joining(self, join: Join | None) -> TopK:
-        """The same query with another join, or with none."""
-        other = object.__new__(TopK)
-        for field in fields(self):
-            object.__setattr__(other, field.name, join if field.name == "join" else getattr(self, field.name))
-        return other
+            raise invalid("emit", 'be "answers" with join=, whose scores change in place', self.emit)
+        if isinstance(self.by, Expression) and not {*join.columns, *join.aggregate_names} & set(self.by.columns):
+            raise invalid("by", f"use a column of the join ({', '.join(join.columns)})", self.by.text)
 
     def _check_totals(self) -> None:
-        names = [*self.of, *self.per]
-        if len(set(names)) < len(names) or not all(isinstance(c, str) and c for c in self.of):
-            _refuse("of", list(self.of), "is no list of distinct column names: name each column once, here or in per")
+        if set(self.of) & set(self.per):
+            raise invalid("of", "name other columns than per", list(self.of))
         if not isinstance(self.by, Expression) or self.by.tree[0] != "total":
-            _refuse("by", self.by, "is no total, and of= ranks keys by one: write one such as sum(quantity)")
+            raise invalid("by", "be an aggregate with of=", self.by, '"sum(quantity)"')
         if isinstance(self.window, AllTime):
             if self.time is not None:
-                _refuse("time", self.time, "says nothing without a window: leave it out, or write a window")
+                raise invalid("time", "be left out without a window", self.time)
         elif self.window.counts or self.window.kind == "row":
-            _refuse(
-                "window", self.window, 'has no totals: write sb.Sliding("1 day", "1 hour") or sb.Tumbling("1 hour")'
-            )
+            raise invalid("window", "be in time and have a slide with of=", self.window, _TIME_WINDOWS)
         if self.id is not None:
-            _refuse("id", self.id, "breaks ties between rows, but of= ranks keys, which break their own: leave it out")
+            raise invalid("id", "be left out with of=: keys break ties themselves", self.id)
+
+    def joining(self, join: Join | None) -> TopK:
+        """Return the query with another join. Deprecated: `dataclasses.replace` does this."""
+        warnings.warn(
+            "TopK.joining is deprecated: write dataclasses.replace(query, join=...)", DeprecationWarning, stacklevel=2
+        )
+        return replace(self, join=join)
 
     def column(self, name: str) -> str:
-        """What one of our own columns is called in the answers."""
+        """Return the name in the answers of one of our own columns."""
         return self.prefix + name
-
-
-def _names(field: str, value: Any) -> tuple[Any, ...]:
-    """Columns, as one name or several."""
-    if value is None or isinstance(value, str):
-        return () if value is None else (value,)
-    if not isinstance(value, Iterable):
-        _refuse(field, value, "is no column: write the name of one, or a list of names")
-    return tuple(value)
-
-
-def _refuse(field: str, value: Any, why: str) -> None:
-    msg = f"{field}={value!r} {why}"
-    raise QueryError(msg)

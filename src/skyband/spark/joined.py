@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -24,7 +24,7 @@ from skyband.windows import WindowAssigner, WindowAssignerUnion
 
 if TYPE_CHECKING:
     from skyband.join.lookup import Lookup
-    from skyband.query import TopK
+    from skyband.query import Join, TopK
     from skyband.runtime.saved import Saved
 
 LOOKUPS = ("wanted", "made", "failed", "overdue", "incomplete")
@@ -55,7 +55,7 @@ class Joined:
                 msg = "changes= on Spark is a DataFrame, whose watermark tells how far it has come: hand one over"
                 raise QueryError(msg)
             try:
-                pickle.dumps(one.join.replaced(changes=None))
+                pickle.dumps(replace(one.join, changes=None if one.join.changes is None else PUSHED))
             except Exception as error:
                 why = f"{type(one.join.table).__name__} cannot travel to Spark's executors ({error})"
                 msg = f"table={why}: give one that holds an address, such as skyband.tables.Http"
@@ -93,13 +93,19 @@ class Joined:
 
     def told(self) -> dict[str, str]:
         """What a state of it belongs to. Budget, policy, deadline and address may be others after a restart."""
-        named = ("on", "types", "each", "spare", "reserve", "unlisted", "aggregates")
-        said = [{f: getattr(one.join, f) for f in named} for one in self.queries]
+        said = [_identity(one.join) for one in self.queries if one.join is not None]
         whole = {"join": "; ".join(str(one) for one in said)}
         if self.others is not None:
             each = (f"{name}: k {one.k}, by {one.by}, {one.window}" for name, one in self.others.items())
             whole |= {"k": "of each", "by": "of each", "window": "of each", "queries": "; ".join(each)}
         return whole
+
+
+def _identity(join: Join) -> dict[str, object]:
+    """The fields of a join that its state depends on, as checkpoints have stored them from the first version on."""
+    kept = {name: getattr(join.refresh, name) for name in ("spare", "reserve", "unlisted")}
+    aggregates = tuple(replace(a, function="avg") if a.function == "mean" else a for a in join.aggregates)
+    return {"on": join.on, "types": join.types, "each": join.each, **kept, "aggregates": aggregates}
 
 
 def _typed(query: TopK, starts: dict[int, pa.Table]) -> TopK:
@@ -111,9 +117,9 @@ def _typed(query: TopK, starts: dict[int, pa.Table]) -> TopK:
         initial = starts[id(join.initial)] = start_rows(join.initial)
     known = {} if initial is None else {f.name: _word(f.type) for f in initial.schema}
     known |= dict(join.types)
-    types = tuple((name, known.get(name, "double")) for name in join.columns)
+    types: Any = tuple((name, known.get(name, "double")) for name in join.columns)
     changes = None if join.changes is None else PUSHED
-    return query.joining(join.replaced(types=types, changes=changes, initial=initial))
+    return replace(query, join=replace(join, types=types, changes=changes, initial=initial))
 
 
 def _word(kind: pa.DataType) -> str:
@@ -221,7 +227,7 @@ class JoinBucket:
             return final
         copy = self.share.line(self.schema)
         load(copy, save(self.line))
-        copy.join = copy.join.replaced(table=None)  # no look-up is spent on it
+        copy.join = replace(copy.join, table=None, changes=PUSHED)  # no look-up is spent on it
         return pa.concat_tables([final, self._marked(copy.finish(), final=False)])
 
     def _marked(self, answers: pa.Table, *, final: bool) -> pa.Table:

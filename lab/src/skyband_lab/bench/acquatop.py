@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skyband.errors import SourceError
-from skyband.query import Budget, Join, Sliding, TopK
+from skyband.query import Budget, Calls, Join, Refresh, Sliding, TopK
 from skyband.tables import History
 from skyband_lab.bench.workloads import find
 
@@ -49,13 +49,10 @@ class Evening:
             History(self.past, key="user", time="at", unit="ms"),
             on="user",
             columns=["dfc"],
-            budget=budget,
-            policy=policy,  # type: ignore[arg-type]
-            spare=spare,
+            aggregates={"mn": "count(*)"},
             initial=self.initial,
-            deadline="1 minute",
-            batch=1000,
-            mn="count(*)",
+            refresh=Refresh(policy, budget, "1 minute", spare=spare),  # type: ignore[arg-type]
+            calls=Calls(batch=1000),
         )
         return TopK(
             k=k,

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.api import run
-from skyband.query import Join, Sliding, TopK
+from skyband.query import Calls, Join, Refresh, Sliding, TopK
 from skyband.query.join import POLICIES
 from skyband.tables import Http, Memory
 from skyband_lab.bench.acquatop import SEEDS, load
@@ -118,10 +119,10 @@ def speed(rows: int = 2_000_000, keys: int = 400, seed: int = 0) -> Iterator[dic
     window = Sliding("100 s", "20 s")
     cases: dict[str, tuple[str, dict[str, Any]]] = {
         "a value an arrival": ("x + y", {}),
-        "a value over the window": ("n + y", {"n": "count(*)"}),
+        "a value over the window": ("n + y", {"aggregates": {"n": "count(*)"}}),
     }
     for name, (by, more) in cases.items():
-        join = Join(users, on="user", columns=["y"], budget=7, policy="border", **more)
+        join = Join(users, on="user", columns=["y"], refresh=Refresh("border", budget=7), **more)
         query = TopK(k=5, by=by, window=window, time="t", unit="s", join=join)
         run(query, stream.slice(0, 1000), progress=False)
         seconds, stats = _timed(query, stream)
@@ -135,7 +136,7 @@ def speed(rows: int = 2_000_000, keys: int = 400, seed: int = 0) -> Iterator[dic
     base = Join(on="user", columns=["y"], changes=pushed.slice(0, 1), initial=users.rows)
     query = TopK(k=5, by="x + y", window=window, time="t", unit="s", join=base)
     without, _ = _timed(query, stream)
-    with_, kept = _timed(query.joining(base.replaced(changes=pushed)), stream)
+    with_, kept = _timed(replace(query, join=replace(base, changes=pushed)), stream)
     cost = max(with_ - without, 0.0) / changes * 1e6
     yield {"suite": "join", "case": "pushed changes", "rows": changes, "us_per_change": round(cost, 2), "kept": kept}
 
@@ -191,7 +192,8 @@ def deadline(seconds: int = 10, rate: int = 1000) -> dict[str, Any]:
 def _in_real_time(users: Http, rng: np.random.Generator, seconds: int, rate: int) -> dict[str, Any]:
     from skyband.api import stream
 
-    join = Join(users, on="user", columns=["y"], budget=50, batch=10, parallel=5, deadline="500 ms")
+    refresh, calls = Refresh(budget=50, deadline="500 ms"), Calls(batch=10, parallel=5)
+    join = Join(users, on="user", columns=["y"], refresh=refresh, calls=calls)
     query = TopK(k=5, by="x + y", window=Sliding("5 s", "1 s"), time="t", unit="ms", join=join)
     warm = {"t": [0, 6000], "user": [1, 2], "x": [0.0, 0.0]}
     run(query, warm, progress=False)  # compiled, if it was not

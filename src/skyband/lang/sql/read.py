@@ -17,8 +17,8 @@ from skyband.lang.sql.text import Text, start
 from skyband.lang.statement import Statement
 from skyband.query import TopK
 from skyband.query import expression as scores
+from skyband.query.aggregate import parse_total
 from skyband.query.expression import Expression, parse
-from skyband.query.total import parse_total
 from skyband.query.trees import dialect
 
 if TYPE_CHECKING:
