@@ -168,7 +168,7 @@ def test_a_workload_shares_one_replica_and_one_budget():
         asked(table, policy="top"),
         asked(table, sb.Sliding("100 seconds", "20 seconds"), policy="border", k=2, name="short"),
         asked(table, per=["city"], policy="top", k=1),
-        asked(table, by="clicks + followers", clicks="count(*)", policy="top", k=1),
+        asked(table, by="clicks + followers", aggregates={"clicks": "count(*)"}, policy="top", k=1),
     ]
     batches = cut(clicks(), 4, seed=1)
     share = Joined.of(queries[0], dict(sb.Workload(queries).items()), tuple(per_of(queries)))
