@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from skyband.runtime.time_type import TimeType
 
 
-PUSHED = True
+class _Pushed(Enum):  # a member stays the same object when it is pickled
+    PUSHED = "pushed"
+
+
+PUSHED = _Pushed.PUSHED
 """In place of a source: changes come by `add` alone, as they do on Spark."""
 
 
