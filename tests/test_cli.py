@@ -86,11 +86,11 @@ def test_explain_json():
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--rows", "100/1000"], "slide=1000 is larger"),
+        (["--rows", "100/1000"], "slide must be at most size=100, got 1000"),
         (["--rows", "many"], "write whole numbers such as 1000/100"),
         (["--rows", "10", "--window", "1 hour"], "one window"),
         ([], "one window"),
-        (["--window", "1 hour"], "without a clock"),
+        (["--window", "1 hour"], "time must name the column"),
         (["--rows", "10", "--engine", "sweeep"], "did you mean sweep"),
     ],
 )

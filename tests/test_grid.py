@@ -350,16 +350,16 @@ class TestScores:
     @pytest.mark.parametrize(
         ("make", "words"),
         [
-            (lambda: sb.distance("xy", to=(1, 2)), "columns='xy' is no list of distinct column names"),
-            (lambda: sb.distance(["x", "x"], to=(1, 2)), "is no list of distinct"),
-            (lambda: sb.distance(["x", "y"], to=(1,)), "is not one finite number for each of x, y"),
-            (lambda: sb.distance(["x"], to=[math.inf]), "is not one finite number for each of x"),
-            (lambda: sb.distance(["x"], to=["a"]), "is not one finite number"),
-            (lambda: sb.distance(["x"], to=[1], metric="l2"), "metric='l2' is unknown: write one of 'euclidean'"),
-            (lambda: sb.distance(["x"], to=[1], weights=[0]), "is not above zero everywhere"),
-            (lambda: sb.weighted({}), "is no list of distinct"),
-            (lambda: sb.weighted(["x"]), "is no mapping"),
-            (lambda: sb.weighted({"x": 0}), "has a weight of zero"),
+            (lambda: sb.distance("xy", to=(1, 2)), "to must have one finite number for each of xy, got"),
+            (lambda: sb.distance(["x", "x"], to=(1, 2)), r"columns must name each column once, got .'x', 'x'"),
+            (lambda: sb.distance(["x", "y"], to=(1,)), "to must have one finite number for each of x, y, got"),
+            (lambda: sb.distance(["x"], to=[math.inf]), "to must have one finite number for each of x, got"),
+            (lambda: sb.distance(["x"], to=["a"]), "to must have one finite number for each of x, got"),
+            (lambda: sb.distance(["x"], to=[1], metric="l2"), "metric must be one of .* got 'l2'"),
+            (lambda: sb.distance(["x"], to=[1], weights=[0]), "weights must be a number above 0, got 0.0"),
+            (lambda: sb.weighted({}), "columns must name at least one column, got"),
+            (lambda: sb.weighted(["x"]), "weights must be a mapping, got"),
+            (lambda: sb.weighted({"x": 0}), "weights must not be zero"),
         ],
     )
     def test_bad_scores_say_what_to_write(self, make, words):

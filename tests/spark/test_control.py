@@ -133,7 +133,7 @@ def test_queries_come_and_go():
     words = "\n".join(notes)
     assert "tardy: exact from" in words
     assert "greedy: refused: k=6 is more than max_k=5" in words
-    assert "odd: refused: size=45 s is no multiple of finest=10 s" in words
+    assert "odd: refused: size must be a multiple of finest='10 s', got '45 s'" in words
     assert "new: refused: action='paint' is none: write add, update, remove" in words
     last = read(states[0])[1]["members"]["v"].to_pylist()
     assert sorted(json.loads(text)["name"] for text in last) == ["new", "tardy"], "who has left is forgotten"
@@ -145,7 +145,7 @@ def test_what_control_rows_need():
     with pytest.raises(sb.QueryError, match="k=3 is more than max_k=2"):
         sb.Workload(QUERIES, max_k=2, finest="10 s")
     held = sb.Workload(QUERIES, max_k=9, finest="10 s")
-    with pytest.raises(sb.QueryError, match="slide=15 s is no multiple of finest=10 s"):
+    with pytest.raises(sb.QueryError, match="slide must be a multiple of finest='10 s', got '15 s'"):
         held.add(asked(window=sb.Sliding("30 s", "15 s")))
     assert "15" not in str(list(held))
 
@@ -171,7 +171,10 @@ def told(orders, queries=QUERIES[:1], sole=True):
         ({"action": "add", "k": 2, "size": "10 s", "slide": "10 s"}, "refused: name=None is no name"),
         ({"action": "add", "name": "calm", "k": 2, "size": "10 s", "slide": "10 s"}, "stands for a query already"),
         ({"action": "add", "name": "b", "k": 2, "size": "10 s"}, "b: refused: slide is missing"),
-        ({"action": "add", "name": "b", "k": 2, "size": "ten", "slide": "10 s"}, "b: refused: size='ten'"),
+        (
+            {"action": "add", "name": "b", "k": 2, "size": "ten", "slide": "10 s"},
+            "b: refused: size must be a duration, got 'ten'",
+        ),
         ({"action": "add", "name": "b", "like": "clam"}, "b: refused: like='clam' is no query of this workload"),
         ({"action": "remove", "name": "calm", "at": None}, "calm: refused: its time is missing"),
     ],
