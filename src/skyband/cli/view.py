@@ -44,8 +44,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the plan, and draw it if asked to."""
-    from skyband.view.model import Costs
-    from skyband.view.plan import plan_size, plot_plan
+    from skyband.view.model import Costs, plan_size, plot_plan
 
     found = plan_size(rows, k, p, q, Costs(seconds(refill, "refill"), seconds(update, "update")))
     if plot is not None:
