@@ -135,9 +135,9 @@ def test_many_rows_that_hurry_take_their_places_at_once(dashboard, seen):
     page.goto(dashboard.url)
     motions = page.evaluate(
         """async () => {
-          const { make, Rows } = await import("/static/rows.js");
-          const body = document.body.appendChild(make("table")).appendChild(make("tbody"));
-          const rows = new Rows(body, () => ({ node: make("tr"), index: 0 }), () => {}, 38, 3);
+          const { create, Rows } = await import("/static/rows.js");
+          const body = document.body.appendChild(create("table")).appendChild(create("tbody"));
+          const rows = new Rows(body, () => ({ node: create("tr"), index: 0 }), () => {}, 38, 3);
           const motions = [];
           for (const keys of ["abcdef", "fedcba", "abcdef", "bacdef", "efbacd"]) {
             motions.push(rows.update([...keys].map((key) => ({ key }))));
@@ -182,7 +182,7 @@ def test_it_survives_a_restart_of_the_server(browser, dashboard):
     until(page, "document.querySelectorAll('#board tbody tr').length === 6")
     dashboard.stop()
     page.locator("#state[data-state=lost]").wait_for()
-    assert "does not answer" in page.locator("#banner").inner_text()
+    assert "No connection" in page.locator("#banner").inner_text()
     assert labels(page) == NAMES  # what was heard last stays
     fresh = Hub()  # as after a restart: another process would have another hub
     fill(fresh, "q", "other", "third")
@@ -483,7 +483,7 @@ def test_a_token_is_asked_for(browser):
         assert page.locator(".board-card").count() == 0
         page.locator("#token").fill("not it")
         page.keyboard.press("Enter")
-        page.get_by_text("This is not the token.").wait_for()
+        page.get_by_text("The token is wrong.").wait_for()
         page.locator("#token").fill(token)
         page.keyboard.press("Enter")
         page.locator(".board-card tbody tr").first.wait_for()
@@ -513,7 +513,7 @@ def test_a_hidden_page_asks_for_nothing(dashboard, seen):
     page.wait_for_timeout(3000)
     stop.set()
     feeder.join()
-    assert dashboard._wire.clients == 0
+    assert dashboard._stream.clients == 0
 
 
 def test_the_pictures_of_the_docs_are_small():

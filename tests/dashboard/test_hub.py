@@ -15,7 +15,7 @@ from skyband.errors import DashboardError
 def board(hub, *key):
     found = hub.board(key)
     assert found is not None
-    return found.shown(hub.about(key[0]))
+    return found.detail(hub.info(key[0]))
 
 
 def test_a_board_says_who_moved_who_came_and_who_went():
@@ -107,8 +107,8 @@ def test_history_is_bounded_and_keeps_its_numbers():
             number = hub.board(("q",)).past()[-1][0]
     found = hub.board(("q",))
     assert len(found.windows) == 30
-    assert found.shown(hub.about("q"), found.at(number))["end"] == "2024-01-02T16:00:00"
-    assert found.at(0) is None
+    assert found.detail(hub.info("q"), found.find(number))["end"] == "2024-01-02T16:00:00"
+    assert found.find(0) is None
     later = Hub(history=30)  # who looks only at the end sees the same
     for window in range(500):
         later.answers("q", answers(window, ["ann", "bob"]))
@@ -119,9 +119,19 @@ def test_memory_is_bounded():
     hub = Hub(history=1000, memory=1 << 20)
     for window in range(300):
         hub.answers("q", answers(window, [f"name number {i}" for i in range(500)]))
-    kept = sum(table.get_total_buffer_size() for _, table in hub._feeds["q"].since(0))
+    kept = sum(table.get_total_buffer_size() for _, table in hub._histories["q"].since(0))
     assert kept < 2 << 20
     assert 2 < len(hub.board(("q",)).windows) < 100
+
+
+def test_queries_may_share_a_table():
+    hub = Hub()
+    for window in range(2):
+        table = answers(window, ["ann", "bob"])
+        hub.answers("p", table)
+        hub.answers("q", table)
+    boards = hub.open_boards([("p",), ("q",)])
+    assert [[row["label"] for row in found.detail(hub.info("p"))["rows"]] for found in boards] == [["ann", "bob"]] * 2
 
 
 def test_a_window_said_again_replaces_the_first_word():
@@ -208,14 +218,14 @@ def test_boards_that_are_read_together_say_what_each_says_alone():
             hub.answers("s", own.set_column(4, "who", pa.array(range(len(names)))))  # the same names, another kind
             hub.answers("g", grouped.take(mixed))
         if window % 3 == 0:
-            opened = together.opened(keys)
+            opened = together.open_boards(keys)
             assert [found is None for found in opened] == [key in (("g", "A", "none"), ("nobody",)) for key in keys]
             for key, found in zip(keys, opened, strict=True):
                 if found is not None:
-                    other = alone.board(key)
-                    assert found.shown(together.about(key[0])) == other.shown(alone.about(key[0]))
-                    assert (found.past(), found.trend()) == (other.past(), other.trend())
-                    assert [row["label"] for row in found.shown(together.about(key[0]))["rows"]] == (
+                    other, info = alone.board(key), alone.info(key[0])
+                    assert found.detail(together.info(key[0])) == other.detail(alone.info(key[0]))
+                    assert (found.past(), found.card(info)) == (other.past(), other.card(info))
+                    assert [row["label"] for row in found.detail(together.info(key[0]))["rows"]] == (
                         names if key != ("s",) else [str(i) for i in range(len(names))]
                     )
     assert together.boards().boards == alone.boards().boards
@@ -240,13 +250,13 @@ def test_what_is_no_answer_is_refused():
         hub.answers("q", changes)
     with pytest.raises(DashboardError, match="pyarrow"):
         hub.answers("q", {"score": [1]})
-    with pytest.raises(DashboardError, match="say whose"):
+    with pytest.raises(DashboardError, match="must have the column 'query'"):
         hub.answers(None, answers(0, ["ann"]))
-    with pytest.raises(DashboardError, match="no name"):
+    with pytest.raises(DashboardError, match=r"query must be .* got ''"):
         hub.answers("", answers(0, ["ann"]))
-    with pytest.raises(DashboardError, match="no number"):
+    with pytest.raises(DashboardError, match="rows must be a number, got 'many'"):
         hub.progress({"rows": "many"})
-    with pytest.raises(DashboardError, match="no name"):
+    with pytest.raises(DashboardError, match=r"got 'rows\{a\}'"):
         hub.progress({"rows{a}": 1})
 
 
@@ -297,7 +307,7 @@ def test_threads_may_feed_it_while_others_look():
                 hub.boards("q")
                 found = hub.board(("q1",))
                 if found is not None:
-                    ranks = [row["rank"] for row in found.shown(hub.about("q1"))["rows"]]
+                    ranks = [row["rank"] for row in found.detail(hub.info("q1"))["rows"]]
                     assert ranks == [1, 2]
             except Exception as error:  # noqa: BLE001 - told below
                 failed.append(error)
@@ -316,4 +326,4 @@ def test_threads_may_feed_it_while_others_look():
     stop.set()
     watcher.join()
     assert not failed
-    assert [hub.fresh(f"q{n}") for n in range(3)] == [600, 600, 600]
+    assert [hub.answer_version(f"q{n}") for n in range(3)] == [600, 600, 600]

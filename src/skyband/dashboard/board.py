@@ -1,195 +1,171 @@
-"""One board: the answers of one query and group, window by window, each beside the one before."""
+"""A board: the lists of one query and group, window by window, each compared with the one before."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.dashboard.cells import first, kind, plain, raw
-from skyband.dashboard.sheet import Rows, Sheet
+from skyband.dashboard.values import to_comparable, to_hashable, to_json, value_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from skyband.dashboard.history import AnswerColumns, AnswerHistory, Group
+    from skyband.dashboard.hub import QueryInfo
 
-    from skyband.dashboard.about import About
-    from skyband.dashboard.feed import Columns, Feed
-    from skyband.dashboard.parts import Group
+MAX_ROWS = 100
+"""Rows of a board that are sent with each change; the API returns all."""
 
-SENT = 100
-"""Rows of a board that are sent while it changes; the API gives all."""
+CARD_ROWS, CARD_POINTS = 5, 48
+"""Rows and points of a board that is shown as a card among others."""
 
-BRIEF, TREND = 5, 48
-"""Rows and points of a board that is shown small."""
-
-
-class Part(NamedTuple):
-    """Rows of one board that are new."""
-
-    first: int  # number of the table's first row
-    table: pa.Table
-    places: np.ndarray | None  # of the board's rows in it; None: all
+_READ_WINDOWS = 4  # windows that are kept as lists
+_HASH_MASK = (1 << 64) - 1
 
 
 class Window(NamedTuple):
-    """The answer of one window, unopened."""
+    """The list of one window."""
 
-    number: int  # rises from window to window, and stays the same while it is kept
+    number: int  # increases from window to window, and never changes
     end: Any
-    last: float | None  # score of the last rank: the k-th, once there are k rows
-    among: pa.Table  # that its rows are in
-    start: int
-    stop: int
+    last_score: float | None  # of the last rank: the k-th score once there are k rows
+    rows: pa.Table
 
-    @property
-    def table(self) -> pa.Table:
-        """Its rows."""
-        return self.among.slice(self.start, self.stop - self.start)
+
+class ListRows(NamedTuple):
+    """The rows of a list as Python values."""
+
+    keys: list[str]
+    ranks: list[int]
+    scores: list[Any]
+    labels: list[str]
 
 
 class Board:
-    """The windows of one query and group that are kept, newest last.
+    """The recent windows of one query and group, newest last.
 
-    Cost: O(rows) for what is new since the last look; the newest two windows are opened, the others when asked for.
+    Cost: O(new rows) per refresh; a window is converted to Python values when it is shown.
     """
 
-    def __init__(self, feed: Feed, group: Group, history: int) -> None:
-        self.windows: deque[Window] = deque(maxlen=history)
-        self.feed = feed
+    def __init__(self, history: AnswerHistory, group: Group, max_windows: int) -> None:
+        self.windows: deque[Window] = deque(maxlen=max_windows)
+        self.history = history
         self.group = group
+        self._columns: AnswerColumns | None = None
         self._seen = 0
-        self.columns: Columns | None = None
-        self._trend: deque[str] = deque(maxlen=TREND)
-        self._opened: dict[int, Rows] = {}
+        self._read: dict[int, ListRows] = {}
 
-    def pending(self) -> list[Part]:
-        """What has been answered since the last look, oldest first; it counts as seen."""
-        columns = self.feed.columns
+    @property
+    def columns(self) -> AnswerColumns:
+        """The columns of its answers."""
+        assert self._columns is not None
+        return self._columns
+
+    def refresh(self) -> None:
+        """Add the windows of answers that are new since the last refresh."""
+        columns = self.history.columns
         if columns is None:
-            return []
-        if columns != self.columns:
+            return
+        if columns != self._columns:
             self.windows.clear()
-            self._trend.clear()
-            self._opened.clear()
-            self.columns = columns
+            self._read.clear()
+            self._columns = columns
         if columns.per:
-            grouped = ((first, parts, parts.of(self.group)) for first, parts in self.feed.parts(self._seen))
-            found = [Part(first, parts.table, places) for first, parts, places in grouped if len(places)]
+            for first, index in self.history.indexed(self._seen):
+                positions = index.positions(self.group)
+                if len(positions):
+                    self._add(_take(index.table, positions), first + positions)
         else:
-            found = [Part(first, table, None) for first, table in self.feed.since(self._seen)]
-        self._seen = self.feed.rows
-        return found
+            for first, table in self.history.since(self._seen):
+                self._add(table, first + np.arange(table.num_rows))
+        self._seen = self.history.rows
+        while len(self.windows) > 1 and self.windows[0].number < self.history.first:  # its memory is limited
+            self.windows.popleft()
 
-    def take(self, part: Part, sheet: Sheet, at: int, stop: int, *, newest: bool = False) -> None:
-        """Add the windows of `part`, whose rows are those of `sheet` from `at` to `stop`."""
-        bounds = sheet.windows(at, stop)[-(self.windows.maxlen or 1) :]
-        for left, (begin, end) in zip(range(len(bounds), 0, -1), bounds, strict=True):
-            when = sheet.end(begin)
-            number = part.first + (begin - at if part.places is None else int(part.places[begin - at]))
-            if self.windows and self.windows[-1].end == when:
-                self._opened.pop(self.windows.pop().number, None)  # said again: the later word counts
-                self._trend.pop()
-            last = float(sheet.score[end - 1])
-            known = math.isfinite(last)
-            self.windows.append(Window(number, when, last if known else None, sheet.table, begin, end))
-            self._trend.append(f"{last:.7g}" if known else "null")
-            if newest and left <= 2:  # it will be shown, beside the one before
-                self._keep(number, sheet.rows(begin, end))
+    def _add(self, rows: pa.Table, numbers: np.ndarray) -> None:
+        """Add windows; a list starts where the ranks start again."""
+        rank = rows[self.columns.rank].to_numpy()
+        score = rows[self.columns.score].to_numpy()
+        cuts = (np.flatnonzero(rank[1:] <= rank[:-1]) + 1).tolist()
+        bounds = list(zip([0, *cuts], [*cuts, len(rank)], strict=True))[-(self.windows.maxlen or 1) :]
+        for start, stop in bounds:
+            window = rows.slice(start, stop - start)
+            end = to_json(window[self.columns.end].slice(0, 1))[0]
+            if self.windows and self.windows[-1].end == end:  # the later list of a window replaces the earlier
+                self._read.pop(self.windows.pop().number, None)
+            last = float(score[stop - 1])
+            self.windows.append(Window(int(numbers[start]), end, last if math.isfinite(last) else None, window))
 
-    def at(self, number: int) -> int | None:
-        """The place of the window with this number, if it is still kept."""
+    def find(self, number: int) -> int | None:
+        """Return the position of the window with this number, if it is still kept."""
         return next((i for i, window in enumerate(self.windows) if window.number == number), None)
 
-    def shown(self, about: About, place: int = -1, *, rows: int | None = SENT) -> dict[str, Any]:
-        """A window with all that can be said of it, for JSON; at most `rows` of its rows."""
-        columns, window = self.columns, self.windows[place]
-        assert columns is not None
-        now, before, moves = self._moves(place, about)
-        table = window.table.slice(0, rows)
-        cells = [plain(table[name]) for name in columns.own]
+    def detail(self, info: QueryInfo, position: int = -1, *, rows: int | None = MAX_ROWS) -> dict[str, Any]:
+        """Return a window in full, for JSON; at most `rows` of its rows."""
+        window, own = self.windows[position], self.columns.own
+        now, before, moves = self._compare(position, info)
+        table = window.rows.slice(0, rows)
+        cells = list(zip(*(to_json(table[name]) for name in own), strict=True)) if own else [()] * len(now.keys)
+        kinds = {name: "id" if name == info.id else value_kind(table.schema.field(name).type) for name in own}
         return {
-            **self._head(window, now, columns, about),
-            "start": first(table[columns.start]),
-            "columns": [
-                {"name": n, "kind": "id" if n == about.id else kind(table.schema.field(n).type)} for n in columns.own
-            ],
+            **self._summary(window, info),
+            "start": to_json(table[self.columns.start].slice(0, 1))[0],
+            "columns": [{"name": name, "kind": kind} for name, kind in kinds.items()],
             "rows": [
-                {"key": key, "rank": rank, "move": move, "score": score, "label": label, "cells": [c[i] for c in cells]}
-                for i, (key, rank, move, score, label) in enumerate(
-                    zip(*(part[:rows] for part in (now.keys, now.ranks, moves, now.scores, now.labels)), strict=True)
-                )
+                {**row, "cells": list(values)} for row, values in zip(_to_dicts(now, moves, rows), cells, strict=True)
             ],
-            "left": self._left(place, before, now, columns, about)[:rows],
+            "left": [] if before is None else self._left(position, before, now, info)[:rows],
         }
 
-    def brief(self, about: About) -> dict[str, Any]:
-        """The newest window, for a card: the best rows and how they moved."""
-        columns, window = self.columns, self.windows[-1]
-        assert columns is not None
-        now, _, moves = self._moves(-1, about)
-        rows = zip(now.keys[:BRIEF], now.ranks, moves, now.scores, now.labels, strict=False)
-        return {
-            **self._head(window, now, columns, about),
-            "rows": [
-                {"key": key, "rank": rank, "move": move, "score": score, "label": label}
-                for key, rank, move, score, label in rows
-            ],
-        }
-
-    def trend(self) -> str:
-        """The last scores of the newest windows, as JSON."""
-        return f"[{','.join(self._trend)}]"
+    def card(self, info: QueryInfo) -> dict[str, Any]:
+        """Return the newest window for a card: the best rows, their moves and the recent last scores."""
+        now, _, moves = self._compare(-1, info)
+        trend = [window.last_score for window in self.windows][-CARD_POINTS:]
+        return {**self._summary(self.windows[-1], info), "rows": _to_dicts(now, moves, CARD_ROWS), "trend": trend}
 
     def past(self) -> list[tuple[int, Any, float | None]]:
-        """Number, end and last score of every window that is kept."""
-        return [(window.number, window.end, window.last) for window in self.windows]
+        """Return number, end and last score of every window that is kept."""
+        return [window[:3] for window in self.windows]
 
-    def _head(self, window: Window, now: Rows, columns: Columns, about: About) -> dict[str, Any]:
+    def _summary(self, window: Window, info: QueryInfo) -> dict[str, Any]:
         return {
-            "query": about.name,
-            "group": dict(list(zip(columns.per, self.group, strict=True))[self.feed.shared :]),
+            "query": info.name,
+            "group": dict(list(zip(self.columns.per, self.group, strict=True))[self.history.shared :]),
             "number": window.number,
             "end": window.end,
             "timed": isinstance(window.end, str),
-            "size": len(now.keys),
+            "size": window.rows.num_rows,
         }
 
-    def _moves(self, place: int, about: About) -> tuple[Rows, Rows | None, list[int | None]]:
-        """Who is on the board, who was before, and how many ranks each has won."""
-        now = self._open(self.windows[place], about)
-        place %= len(self.windows)
-        if not place:
-            return now, None, [0] * len(now.keys)  # nothing is known of before: nobody is called new
-        before = self._open(self.windows[place - 1], about)
+    def _compare(self, position: int, info: QueryInfo) -> tuple[ListRows, ListRows | None, list[int | None]]:
+        """Return a list, the one before, and the ranks that each row has gained; None for a new row."""
+        now = self._list(self.windows[position], info)
+        position %= len(self.windows)
+        if not position:
+            return now, None, [0] * len(now.keys)  # without a list before, no row counts as new
+        before = self._list(self.windows[position - 1], info)
         ranks = dict(zip(before.keys, before.ranks, strict=True))
         moves = [ranks[key] - rank if key in ranks else None for key, rank in zip(now.keys, now.ranks, strict=True)]
         return now, before, moves
 
-    def _open(self, window: Window, about: About) -> Rows:
-        opened = self._opened.get(window.number)
-        if opened is None:
-            assert self.columns is not None
-            opened = Sheet(window.table, self.columns, about.id).rows(0, window.stop - window.start)
-            self._keep(window.number, opened)
-        return opened
+    def _list(self, window: Window, info: QueryInfo) -> ListRows:
+        found = self._read.get(window.number)
+        if found is None:
+            while len(self._read) >= _READ_WINDOWS:
+                del self._read[next(iter(self._read))]
+            found = self._read[window.number] = read_list(window.rows, self.columns, info.id)
+        return found
 
-    def _keep(self, number: int, rows: Rows) -> None:
-        while len(self._opened) >= 4:
-            del self._opened[next(iter(self._opened))]
-        self._opened[number] = rows
-
-    def _left(self, place: int, before: Rows | None, now: Rows, columns: Columns, about: About) -> list[dict[str, Any]]:
-        if before is None:
-            return []
-        still = set(now.keys)
-        gone = [i for i, key in enumerate(before.keys) if key not in still]
+    def _left(self, position: int, before: ListRows, now: ListRows, info: QueryInfo) -> list[dict[str, Any]]:
+        """Return the rows of the list before that are not in this one."""
+        present = set(now.keys)
+        gone = [i for i, key in enumerate(before.keys) if key not in present]
         times, start = [], 0
-        if gone and about.time in columns.own:
-            times = raw(self.windows[place - 1].table[about.time])
-            start = raw(self.windows[place].table[columns.start].slice(0, 1))[0]
+        if gone and info.time in self.columns.own:
+            times = to_comparable(self.windows[position - 1].rows[info.time])
+            start = to_comparable(self.windows[position].rows[self.columns.start].slice(0, 1))[0]
         return [
             {
                 "key": before.keys[i],
@@ -201,37 +177,52 @@ class Board:
         ]
 
 
-def refresh(boards: Iterable[tuple[Board, About]]) -> None:
-    """Take in what has been answered since the last look; what is newest on all of the boards is opened together."""
-    together: dict[tuple[Columns, str | None], list[tuple[Board, Part]]] = {}
-    for board, about in boards:
-        found = board.pending()
-        if not found:
-            continue
-        assert board.columns is not None
-        for part in found[:-1]:
-            _open([(board, part)], board.columns, about.id)
-        together.setdefault((board.columns, about.id), []).append((board, found[-1]))
-    for (columns, known), parts in together.items():
-        try:
-            _open(parts, columns, known, newest=True)
-        except pa.ArrowInvalid:  # columns of the same names, but not of the same kinds
-            for each in parts:
-                _open([each], columns, known, newest=True)
+def _take(table: pa.Table, positions: np.ndarray) -> pa.Table:
+    start, rows = int(positions[0]), len(positions)
+    if int(positions[-1]) - start + 1 == rows:
+        return table.slice(start, rows)  # much cheaper, and usual
+    return table.take(pa.array(positions))
 
 
-def _open(parts: list[tuple[Board, Part]], columns: Columns, known: str | None, *, newest: bool = False) -> None:
-    tables: dict[int, tuple[pa.Table, list[tuple[Board, Part]]]] = {}
-    for board, part in parts:
-        tables.setdefault(id(part.table), (part.table, []))[1].append((board, part))
-    rows, order = [], []
-    for table, shared in tables.values():
-        places = [part.places for _, part in shared if part.places is not None]
-        rows.append(table.take(np.concatenate(places)) if places else table)
-        order += shared
-    sheet = Sheet(rows[0] if len(rows) == 1 else pa.concat_tables(rows), columns, known)
-    at = 0
-    for board, part in order:
-        stop = at + (part.table.num_rows if part.places is None else len(part.places))
-        board.take(part, sheet, at, stop, newest=newest)
-        at = stop
+def _to_dicts(rows: ListRows, moves: list[int | None], limit: int | None) -> list[dict[str, Any]]:
+    names = ("key", "rank", "move", "score", "label")
+    columns = (rows.keys, rows.ranks, moves, rows.scores, rows.labels)
+    return [dict(zip(names, row, strict=True)) for row in zip(*(column[:limit] for column in columns), strict=True)]
+
+
+def read_list(rows: pa.Table, columns: AnswerColumns, id_column: str | None) -> ListRows:
+    """Convert the list of one window.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from skyband.dashboard.history import AnswerColumns
+    >>> rows = pa.table({"window_start": [0], "window_end": [9], "rank": [1], "score": [7], "who": ["a"]})
+    >>> read_list(rows, AnswerColumns.from_schema(rows.schema), None)
+    ListRows(keys=["('a',)"], ranks=[1], scores=[7], labels=['a'])
+    """
+    ranks, scores = rows[columns.rank].to_numpy().tolist(), to_json(rows[columns.score])
+    id_column = id_column if id_column in columns.own else None
+    texts = (name for name in columns.own if value_kind(rows.schema.field(name).type) == "text")
+    label = next(texts, None) or id_column or next(iter(columns.own), None)
+    labels = [f"#{rank}" for rank in ranks]
+    if label is not None:
+        labels = ["NULL" if value is None else str(value) for value in to_json(rows[label])]
+    return ListRows(_row_keys(rows, columns, id_column, scores), ranks, scores, labels)
+
+
+def _row_keys(rows: pa.Table, columns: AnswerColumns, id_column: str | None, scores: list[Any]) -> list[str]:
+    """Return what identifies a row from window to window: its id, or all of its own columns."""
+    if id_column is not None:
+        names = [str(value) for value in to_comparable(rows[id_column])]
+    elif columns.own:
+        names = [repr(row) for row in zip(*(to_hashable(rows[name]) for name in columns.own), strict=True)]
+    else:
+        names = [repr(score) for score in scores]
+    keys = [name if len(name) < 20 else f"{hash(name) & _HASH_MASK:x}" for name in names]
+    if len(set(keys)) < len(keys):  # equal rows are distinguished by their order
+        count: Counter[str] = Counter()
+        for i, key in enumerate(keys):
+            count[key] += 1
+            keys[i] = key if count[key] == 1 else f"{key}~{count[key]}"
+    return keys

@@ -1,4 +1,4 @@
-"""Connections of the dashboard's server: limited in number, in the time of a request, and in the time of a response."""
+"""Connections of the server, limited in number, in the time of a request, and in the time of a response."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ MAX_CONNECTIONS = 512
 """Connections at a time; a further one is closed at once."""
 
 REQUEST_SECONDS = 10.0
-"""How long a connection may take to send a whole request, from when it was opened or its last response ended."""
+"""Time for sending a complete request, from the opening of the connection or the end of its last response."""
 
 STALL_SECONDS = 30.0
-"""How long a client may leave unread what was sent."""
+"""Time for which a client may not read what was sent."""
 
 
 class BoundedProtocol(H11Protocol):
-    """The HTTP/1.1 protocol of uvicorn with these limits; uvicorn itself times idle connections only.
+    """The HTTP/1.1 protocol of uvicorn with these limits; uvicorn itself limits idle connections only.
 
-    A request counts as whole when its body has come too, so neither headers nor a body can be dripped.
+    A request is complete when its body has arrived, so neither headers nor body can be sent byte by byte.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Refuse what is too many, and wait for the first request."""
+        """Refuse connections beyond the limit, and wait for the first request."""
         self._request_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         super().connection_made(transport)
@@ -41,7 +41,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Process a part of a request."""
         super().data_received(data)
         self._time_request()
 
@@ -51,7 +51,7 @@ class BoundedProtocol(H11Protocol):
         self._time_request()
 
     def _time_request(self) -> None:
-        """Run the timer while a request is awaited or half sent; what comes in meanwhile does not restart it."""
+        """Run the timer while a request is awaited or incomplete; data does not restart it."""
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
             if self._request_timer is None:
                 self._request_timer = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)

@@ -1,4 +1,4 @@
-"""The shapes of what the API gives, for its OpenAPI description."""
+"""What the API returns and takes, for its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, StringConstraints
 
 Cell = float | int | str | None
-Key = Annotated[list[str | None], Field(description="The query, then the values of its group as text.")]
 
 
 class Health(BaseModel):
-    """Whether the server is there."""
+    """Whether the server is up."""
 
     status: str
     version: str
 
 
 class Boards(BaseModel):
-    """Some of the boards that match a search."""
+    """A page of the boards that match a search."""
 
     total: int = Field(description="How many match.")
-    boards: list[Key]
+    boards: list[Annotated[list[str | None], Field(description="The query, then the values of its group as text.")]]
 
 
 class Query(BaseModel):
-    """A query in words."""
+    """The definition of a query."""
 
     name: str
     k: int | None
@@ -47,7 +46,7 @@ class Row(BaseModel):
 
     key: str = Field(description="The same for the same row in the next window.")
     rank: int
-    move: int | None = Field(description="Ranks won (lost: below zero) since the window before; null: it is new.")
+    move: int | None = Field(description="Ranks gained (lost: negative) since the window before; null for a new row.")
     score: Cell
     label: str
     cells: list[Cell]
@@ -59,7 +58,7 @@ class Left(BaseModel):
     key: str
     rank: int
     label: str
-    why: str = Field(description="expired, beaten, or nothing where it is not known.")
+    why: str = Field(description="expired, beaten, or empty if unknown")
 
 
 class Board(BaseModel):
@@ -67,10 +66,10 @@ class Board(BaseModel):
 
     query: str
     group: dict[str, str | None]
-    number: int = Field(description="Rises from window to window.")
+    number: int = Field(description="Increases from window to window.")
     start: Cell
     end: Cell
-    timed: bool = Field(description="Whether start and end are moments (UTC) rather than numbers.")
+    timed: bool = Field(description="Whether start and end are times (UTC) rather than numbers.")
     size: int
     columns: list[Column]
     rows: list[Row]
@@ -92,7 +91,7 @@ class History(BaseModel):
 
 
 class Moment(BaseModel):
-    """Figures at one time."""
+    """The metrics at one time."""
 
     at: float = Field(description="Seconds since 1970.")
     figures: dict[str, float]
@@ -109,12 +108,12 @@ class Progress(BaseModel):
 
 
 class SignIn(BaseModel):
-    """The token, to be changed for a cookie."""
+    """The token, to be exchanged for a cookie."""
 
     token: Annotated[str, StringConstraints(max_length=4096)]
 
 
-class Trouble(BaseModel):
-    """Why there is no answer."""
+class Error(BaseModel):
+    """Why a request failed."""
 
     detail: Any

@@ -1,4 +1,4 @@
-"""The server: on this machine alone, unless it is told to leave it with a token and TLS."""
+"""The server: on this machine only, unless a token and TLS are given."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from skyband.dashboard.guard import Guard, loopback
-from skyband.dashboard.wire import Wire
+from skyband.dashboard.events import EventStream
+from skyband.dashboard.security import AccessControl, is_loopback
 from skyband.errors import DashboardError
 
 if TYPE_CHECKING:
     from skyband.dashboard.hub import Hub
 
-_PATIENCE = 20.0  # seconds for the server to come up, or to go
+_SERVER_SECONDS = 20.0  # for the server to start or to stop
 
 
 class Dashboard:
-    """Serves what a hub holds, in a thread of its own.
+    """Serves the boards of a hub, in a thread of its own.
 
     Parameters
     ----------
     hub
         What to show.
     host, port
-        Where to listen. A host that others can reach needs `token` and `tls`. Port 0 takes any that is free.
+        Where to listen. A host that others can reach needs `token` and `tls`. Port 0 takes a free one.
     token
-        What one must know to see data: at least 16 characters. Keep it in the environment or a file.
+        Secret that clients must present: at least 16 characters. Keep it in the environment or a file.
     tls
-        The files of the certificate and of its key.
+        Paths of the certificate and its key.
     names
-        Names under which the host is reached, such as "boards.example.org". Addresses need not be named.
+        Host names of the server, such as "boards.example.org". Addresses need not be given.
 
     Examples
     --------
@@ -53,47 +53,47 @@ class Dashboard:
         *,
         names: Sequence[str] = (),
     ) -> None:
-        _check(host, port, token, tls)
+        _check_access(host, port, token, tls)
         self.hub, self.host, self.port = hub, host, port
         self._token, self._tls, self._names = token, tls, tuple(names)
         self._server: Any = None
         self._thread: threading.Thread | None = None
-        self._wire = Wire(hub)
+        self._stream = EventStream(hub)
 
     def __repr__(self) -> str:
-        return f"Dashboard({self.url})"  # the token is nobody's business
+        return f"Dashboard({self.url})"  # without the token
 
     @property
     def url(self) -> str:
-        """Where to look. It does not hold the token: the page asks for it."""
+        """Address of the page, without the token: the page asks for it."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         return f"http{'s' * (self._tls is not None)}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def thread(self) -> int | None:
-        """The id of the server's thread, to measure what it costs."""
+        """Id of the server's thread, to measure its CPU time."""
         return None if self._thread is None else self._thread.ident
 
     @property
     def sent(self) -> int:
-        """How many boards have been sent to screens."""
-        return self._wire.sent
+        """Number of boards sent to clients."""
+        return self._stream.sent
 
     def start(self) -> Self:
-        """Listen, and return when the page can be opened."""
+        """Start to listen; return when the page can be opened."""
         if self._thread is not None:
             return self
         uvicorn = _uvicorn()
-        from skyband.dashboard.app import build
+        from skyband.dashboard.app import build_app
         from skyband.dashboard.connections import BoundedProtocol
 
-        self._wire = Wire(self.hub)
+        self._stream = EventStream(self.hub)
         secure = self._tls is not None
-        app = build(self.hub, self._wire, token=self._token, secure=secure)
+        app = build_app(self.hub, self._stream, token=self._token, secure=secure)
         files = {} if self._tls is None else {"ssl_certfile": str(self._tls[0]), "ssl_keyfile": str(self._tls[1])}
         config = uvicorn.Config(
-            Guard(app, host=self.host, names=self._names, token=self._token, secure=secure),
-            log_config=None,  # a log of requests could hold names
+            AccessControl(app, host=self.host, names=self._names, token=self._token, secure=secure),
+            log_config=None,  # a log of requests could contain names
             access_log=False,
             lifespan="off",
             http=BoundedProtocol,
@@ -107,31 +107,31 @@ class Dashboard:
         try:
             config.load()
         except (OSError, ValueError) as error:
-            msg = f"tls={list(map(str, self._tls or ()))} cannot be used ({error}): give a certificate and its key"
+            msg = f"tls must be the files of a certificate and its key, got {list(map(str, self._tls or ()))} ({error})"
             raise DashboardError(msg) from None
-        bound = self._bound()
+        bound = self._bind()
         self.port = bound.getsockname()[1]
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [bound]}, name="skyband-dashboard", daemon=True
         )
         self._thread.start()
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _SERVER_SECONDS
         while not self._server.started and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.005)
         if not self._server.started:
             self.stop()
-            msg = f"the dashboard did not come up on {self.url}: try another port"
+            msg = f"the dashboard did not start on {self.url}: try another port"
             raise DashboardError(msg)
         return self
 
     def stop(self) -> None:
-        """End all streams and stop listening."""
+        """End all event streams and stop listening."""
         if self._thread is None:
             return
-        self._wire.close()
+        self._stream.close()
         self._server.should_exit = True
-        self._thread.join(_PATIENCE)
+        self._thread.join(_SERVER_SECONDS)
         self._thread = None
 
     def __enter__(self) -> Self:
@@ -140,36 +140,34 @@ class Dashboard:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _bound(self) -> socket.socket:
+    def _bind(self) -> socket.socket:
         try:
             family, kind, proto, _, address = socket.getaddrinfo(
                 self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
             bound = socket.socket(family, kind, proto)
         except OSError as error:
-            msg = f"host={self.host!r} is no address of this machine ({error.strerror}): write 127.0.0.1"
+            msg = f"host must be an address of this machine, got {self.host!r} ({error.strerror}): write 127.0.0.1"
             raise DashboardError(msg) from None
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(address)
         except OSError as error:
             bound.close()
-            msg = (
-                f"cannot listen on {self.host}:{self.port} ({error.strerror}): choose another port; 0 takes a free one"
-            )
+            msg = f"port={self.port} of {self.host} is not free ({error.strerror}): choose another, or 0 for a free one"
             raise DashboardError(msg) from None
         return bound
 
 
-def _check(host: str, port: int, token: str | None, tls: object) -> None:
+def _check_access(host: str, port: int, token: str | None, tls: object) -> None:
     if not isinstance(port, int) or not 0 <= port < 1 << 16:
-        msg = f"port={port!r} is no port: write a whole number below 65536; 0 takes a free one"
+        msg = f"port must be an integer from 0 (a free one) to 65535, got {port!r}"
         raise DashboardError(msg)
     if token is not None and len(token) < 16:
-        msg = "the token is too short to be safe: take at least 16 characters, such as secrets.token_urlsafe() gives"
+        msg = f"token must have at least 16 characters, got {len(token)}: use secrets.token_urlsafe()"
         raise DashboardError(msg)
-    if not loopback(host) and (token is None or tls is None):
-        msg = f"host={host!r} can be reached by others: give token= and tls=, or leave it at 127.0.0.1"
+    if not is_loopback(host) and (token is None or tls is None):
+        msg = f"host={host!r} can be reached by others, so it needs token= and tls=: give both, or use 127.0.0.1"
         raise DashboardError(msg)
 
 

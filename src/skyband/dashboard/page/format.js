@@ -1,4 +1,4 @@
-// Numbers, moments and names as text.
+// Numbers, times and names as text.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const formats = new Map();
@@ -14,7 +14,7 @@ export function fixed(value, digits) {
   return format.format(value);
 }
 
-/** How many digits after the point show what a column of numbers holds. */
+/** How many digits after the point a column of numbers needs. */
 export function digits(values) {
   let largest = 0;
   let broken = false;
@@ -39,21 +39,21 @@ export function short(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-/** A count in full while it is short. */
+/** A count, in full below 100,000. */
 export const count = (value) => (Math.abs(value) < 100000 ? whole.format(value) : short(value));
 
 /** Bytes: 1.2 MB. */
 export const bytes = (value) => (value < 1000 ? `${whole.format(value)} B` : `${short(value)}B`);
 
-/** A length of time: 12 ms, 3.4 s, 2 min. */
-export function lasting(seconds) {
+/** A duration: 12 ms, 3.4 s, 2 min. */
+export function duration(seconds) {
   if (seconds < 0.001) return `${Number((seconds * 1e6).toPrecision(2))} µs`;
   if (seconds < 1) return `${Number((seconds * 1e3).toPrecision(seconds < 0.01 ? 2 : 3))} ms`;
   if (seconds < 120) return `${Number(seconds.toPrecision(3))} s`;
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-/** The time of day of a moment such as 2024-01-02T09:30:00.5, which is UTC. */
+/** The time of day of a UTC time such as 2024-01-02T09:30:00.5. */
 export function clock(text) {
   const time = text.slice(11);
   return time.length > 12 ? time.slice(0, 12) : time || "00:00:00";
@@ -61,7 +61,7 @@ export function clock(text) {
 
 export const day = (text) => text.slice(0, 10);
 
-/** A boundary of a window: a moment or a number. */
+/** A boundary of a window: a time or a number. */
 export const edge = (value, timed) => (value === null ? "" : timed ? clock(String(value)) : count(Number(value)));
 
 /** A cell as text. */
@@ -72,7 +72,7 @@ export function cell(value, kind, digits, today) {
   return String(value);
 }
 
-/** The parts of a board's group that say something. */
+/** The values of a board's group. */
 export const parts = (key) => key.slice(1).map((part) => (part === null ? "NULL" : part));
 
 /** A board's name in one line. */

@@ -1,195 +1,195 @@
-// The page: what is on the screen decides what is asked for.
+// The page: subscribes to the boards that are visible.
 
-import { Catalogue } from "./catalogue.js";
-import { Figures } from "./figures.js";
-import { Focus } from "./focus.js";
+import { BoardIndex } from "./boards.js";
+import { MetricTiles } from "./tiles.js";
+import { BoardView } from "./board.js";
 import { count } from "./format.js";
-import { put } from "./rows.js";
+import { setText } from "./rows.js";
 import { get, Stream } from "./stream.js";
-import { Wall } from "./wall.js";
+import { BoardGrid } from "./grid.js";
 
 const $ = (id) => document.getElementById(id);
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-const say = (text) => put($("said"), text);
-const catalogue = new Catalogue(listed);
-const figures = new Figures($("figures"));
-const focus = new Focus(catalogue, say);
-const wall = new Wall(catalogue, follow);
-const stream = new Stream(told, connection);
+const say = (text) => setText($("said"), text); // to screen readers
+const boards = new BoardIndex(showBoards);
+const tiles = new MetricTiles($("figures"));
+const view = new BoardView(boards, say);
+const grid = new BoardGrid(boards, subscribe);
+const stream = new Stream(receive, showConnection);
 
 let link = "connecting"; // the connection
 let run = { state: "running", error: "" };
 let instance = null;
 let queries = -1;
-let route = null; // the key of the board that is open
+let openKey = null; // the board that is open; null: all boards
 
-// ------------------------------------------------------------- what comes in
+// ------------------------------------------------------------- events
 
-const pending = new Map(); // boards told since they were last drawn; the newest word of each
-const BUDGET = 4; // milliseconds of a frame: the rest waits for the next one
-const FEW = 2; // boards of a frame: laying out and painting them costs more than writing them
-const SPREAD = 8; // frames that many boards are spread over; there are twelve from one word of the server to the next
+const pending = new Map(); // the newest event of each board that is to be drawn
+const BUDGET = 4; // milliseconds of drawing per frame: the rest waits for the next one
+const FEW = 2; // boards per frame: layout and paint cost more than updating them
+const SPREAD = 8; // frames over which many boards are spread; the server sends every twelve frames
 
-function told(name, data) {
+function receive(name, data) {
   if (name === "board" || name === "brief") {
-    if (!pending.size) requestAnimationFrame(drawn);
+    if (!pending.size) requestAnimationFrame(draw);
     pending.set(name + JSON.stringify(data.board), [name, data]);
   } else if (name === "status") {
     run = data;
-    figures.update(data.figures);
+    tiles.update(data.figures);
     if (data.queries !== queries) {
       queries = data.queries;
-      catalogue.find();
+      boards.find();
     }
-    state();
+    showState();
   } else if (name === "hello") {
     if (instance !== null && instance !== data.instance) {
       queries = -1;
-      catalogue.find();
-      remember();
+      boards.find();
+      loadMetrics();
     }
     instance = data.instance;
   }
 }
 
-function drawn() {
+function draw() {
   const until = performance.now() + BUDGET;
   let few = Math.max(FEW, Math.ceil(pending.size / SPREAD));
   for (const [id, [name, data]] of pending) {
     pending.delete(id);
-    if (name === "brief") wall.update(data);
-    else focus.update(data);
+    if (name === "brief") grid.update(data);
+    else view.update(data);
     few -= 1;
     if (!few || performance.now() > until) break;
   }
-  if (pending.size) requestAnimationFrame(drawn);
+  if (pending.size) requestAnimationFrame(draw);
 }
 
-async function remember() {
+async function loadMetrics() {
   try {
     const { recent } = await get("/api/progress");
-    figures.begin(recent);
-  } catch { /* the stream will tell */ }
+    tiles.begin(recent);
+  } catch { /* the event stream reports the error */ }
 }
 
-// ------------------------------------------------------------- what is asked for
+// ------------------------------------------------------------- subscriptions
 
-let asked = 0;
+let subscribeTimer = 0;
 
-function follow() {
-  clearTimeout(asked);
-  asked = setTimeout(() => stream.want(route ? [route] : [], route ? [] : wall.keys), 60);
+function subscribe() {
+  clearTimeout(subscribeTimer);
+  subscribeTimer = setTimeout(() => stream.subscribe(openKey ? [openKey] : [], openKey ? [] : grid.keys), 60);
 }
 
-function listed() {
-  const { total, search } = catalogue;
-  put($("count"), total === null ? "Boards" : `${count(total)} ${total === 1 ? "board" : "boards"}`);
+function showBoards() {
+  const { total, search } = boards;
+  setText($("count"), total === null ? "Boards" : `${count(total)} ${total === 1 ? "board" : "boards"}`);
   $("nothing").hidden = total !== 0;
-  put($("nothing"), search ? `No board matches “${search}”.` : "Waiting for the first window to close.");
+  setText($("nothing"), search ? `No board matches “${search}”.` : "Waiting for the first window to close.");
   root.classList.toggle("single", total === 1 && !search);
-  for (const list of [wall.list, focus.list]) {
+  for (const list of [grid.list, view.list]) {
     list.setTotal(total ?? 0);
     list.refresh();
   }
-  if (total === 1 && !search && !route && !location.hash) open(catalogue.at(0));
+  if (total === 1 && !search && !openKey && !location.hash) open(boards.at(0));
 }
 
 function open(key) {
-  route = key ?? null;
+  openKey = key ?? null;
   $("wall").hidden = Boolean(key);
   $("focus").hidden = !key;
   if (key) {
-    focus.open(key);
-    focus.list.later();
+    view.open(key);
+    view.list.schedule();
   } else {
-    focus.close();
+    view.close();
     document.title = "skyband";
-    wall.list.later();
+    grid.list.schedule();
   }
-  follow();
+  subscribe();
 }
 
-function routed() {
+function openFromUrl() {
   const found = /^#\/board\/(.+)$/.exec(location.hash);
   let key = null;
   try {
     key = found && JSON.parse(decodeURIComponent(found[1]));
-  } catch { /* not ours */ }
+  } catch { /* not a board */ }
   const whole = Array.isArray(key) && key.length > 0 && typeof key[0] === "string";
-  if (!whole && catalogue.total === 1 && !catalogue.search) key = catalogue.at(0);
-  open(whole || catalogue.total === 1 ? key : null);
+  if (!whole && boards.total === 1 && !boards.search) key = boards.at(0);
+  open(whole || boards.total === 1 ? key : null);
   if (!key) scrollTo(0, 0);
 }
 
-// ------------------------------------------------------------- how it is
+// ------------------------------------------------------------- state
 
 const STATES = {
   live: "Live", paused: "Paused", connecting: "Connecting", lost: "Reconnecting", locked: "Locked", failed: "Error", ended: "Ended",
 };
 
-function connection(now) {
+function showConnection(now) {
   link = now;
   if (now === "locked") $("sign").showModal();
-  state();
+  showState();
 }
 
-function state() {
-  const over = run.state !== "running" && ["live", "connecting", "lost"].includes(link); // its server may be gone as well
+function showState() {
+  const over = run.state !== "running" && ["live", "connecting", "lost"].includes(link); // its server may have ended as well
   const now = over ? run.state : link;
   const pill = $("state");
   if (pill.dataset.state !== now) {
     pill.dataset.state = now;
-    put(pill.querySelector("b"), STATES[now] ?? now);
+    setText(pill.querySelector("b"), STATES[now] ?? now);
   }
   const banner = $("banner");
   const text = run.state === "failed" ? run.error
-    : link === "lost" && !over ? "The server does not answer. What you see is the last that was heard; trying again …" : "";
+    : link === "lost" && !over ? "No connection to the server. The page shows the last state; reconnecting …" : "";
   banner.hidden = !text;
-  put(banner, text);
+  setText(banner, text);
   root.classList.toggle("stale", link === "lost" && !over);
 }
 
-// ------------------------------------------------------------- what one can do
+// ------------------------------------------------------------- controls
 
-let byHand = false;
+let pausedByUser = false;
 
 function pause(paused) {
-  byHand = paused;
+  pausedByUser = paused;
   $("pause").setAttribute("aria-pressed", String(paused));
-  put($("pause").querySelector("span"), paused ? "Resume" : "Pause");
+  setText($("pause").querySelector("span"), paused ? "Resume" : "Pause");
   stream.pause(paused);
 }
 
-function theme() {
+function toggleTheme() {
   const now = root.dataset.theme ?? (dark.matches ? "dark" : "light");
   root.dataset.theme = now === "dark" ? "light" : "dark";
   try {
     localStorage.setItem("skyband-theme", root.dataset.theme);
-  } catch { /* until the page is closed */ }
+  } catch { /* the choice holds until the page is closed */ }
 }
 
-async function sign(event) {
+async function signIn(event) {
   event.preventDefault();
   const body = JSON.stringify({ token: $("token").value });
   const response = await fetch("/api/session", { method: "POST", body, headers: { "content-type": "application/json" } }).catch(() => null);
   $("token").value = "";
   if (!response?.ok) {
-    put($("wrong"), response?.status === 401 ? "This is not the token." : "The server does not answer.");
+    setText($("wrong"), response?.status === 401 ? "The token is wrong." : "The server does not answer.");
     return;
   }
-  put($("wrong"), "");
+  setText($("wrong"), "");
   $("sign").close();
-  catalogue.find();
-  remember();
+  boards.find();
+  loadMetrics();
   stream.open();
 }
 
 function search(event) {
   for (const input of [$("find"), $("pick")]) if (input !== event.target) input.value = event.target.value;
   clearTimeout(search.timer);
-  search.timer = setTimeout(() => catalogue.find(event.target.value.trim()), 120);
+  search.timer = setTimeout(() => boards.find(event.target.value.trim()), 120);
 }
 
 for (const input of [$("find"), $("pick")]) {
@@ -205,13 +205,13 @@ for (const input of [$("find"), $("pick")]) {
 }
 
 const shortcuts = {
-  "/": () => (route ? $("pick") : $("find")).focus(),
-  p: () => pause(!byHand),
-  t: theme,
+  "/": () => (openKey ? $("pick") : $("find")).focus(),
+  p: () => pause(!pausedByUser),
+  t: toggleTheme,
   "?": () => $("keys").showModal(),
-  l: () => route && focus.live(),
-  "[": () => route && focus.step(-1),
-  "]": () => route && focus.step(1),
+  l: () => openKey && view.live(),
+  "[": () => openKey && view.step(-1),
+  "]": () => openKey && view.step(1),
 };
 
 addEventListener("keydown", (event) => {
@@ -219,25 +219,25 @@ addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input:not([type=range])");
   if (event.key === "Escape") {
     if (typing) typing.blur();
-    else if (route && !root.classList.contains("single")) location.hash = "#/";
+    else if (openKey && !root.classList.contains("single")) location.hash = "#/";
   } else if (!typing && shortcuts[event.key]) {
     event.preventDefault();
     shortcuts[event.key]();
   }
 });
 
-$("pause").addEventListener("click", () => pause(!byHand));
-$("theme").addEventListener("click", theme);
+$("pause").addEventListener("click", () => pause(!pausedByUser));
+$("theme").addEventListener("click", toggleTheme);
 $("help").addEventListener("click", () => $("keys").showModal());
 $("keys-close").addEventListener("click", () => $("keys").close());
-$("enter").addEventListener("submit", sign);
+$("enter").addEventListener("submit", signIn);
 $("sign").addEventListener("cancel", (event) => event.preventDefault());
-addEventListener("hashchange", routed);
-// A page that nobody sees asks for nothing.
-document.addEventListener("visibilitychange", () => byHand || stream.pause(document.hidden));
-setInterval(() => link === "live" && catalogue.find(), 5000); // groups come without a word
+addEventListener("hashchange", openFromUrl);
+// A hidden page subscribes to nothing.
+document.addEventListener("visibilitychange", () => pausedByUser || stream.pause(document.hidden));
+setInterval(() => link === "live" && boards.find(), 5000); // new groups are not announced
 
-routed();
-catalogue.find();
-remember();
-follow();
+openFromUrl();
+boards.find();
+loadMetrics();
+subscribe();

@@ -1,25 +1,25 @@
-// Rows of a table that keep their identity: they move to their new rank instead of being written anew.
+// Table rows that keep their identity: a row moves to its new rank instead of being redrawn.
 
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const MOVE = { duration: 280, easing: "cubic-bezier(.2,.8,.2,1)" };
-const FOLLOWED = 400; // milliseconds: no eye can follow many rows that move more often
+const MIN_GAP = 400; // milliseconds between updates in which many rows are animated
 
-/** Put `text` into `node`, as text, if it is not there already. */
-export function put(node, text) {
+/** Set the text of `node` if it differs. */
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** A new element with a class and, perhaps, a text. */
-export function make(tag, name = "", text = "") {
+/** Create an element with a class and a text. */
+export function create(tag, name = "", text = "") {
   const element = document.createElement(tag);
   if (name) element.className = name;
   if (text) element.textContent = text;
   return element;
 }
 
-/** How a row has moved, as a sign, a class and words. */
-export function moved(move) {
-  if (move === null) return ["new", "in", "new on the board"];
+/** Describe the move of a row: symbol, class and label. */
+export function describeMove(move) {
+  if (move === null) return ["new", "in", "new"];
   if (move > 0) return [`▲${move}`, "up", `up ${move}`];
   if (move < 0) return [`▼${-move}`, "down", `down ${-move}`];
   return ["·", "same", "unchanged"];
@@ -28,20 +28,20 @@ export function moved(move) {
 export class Rows {
   /**
    * @param body the tbody
-   * @param build makes a row: {node, ...} whose fields `fill` knows
-   * @param fill writes a row's data into what `build` made
-   * @param height of a row in pixels: known, so that nothing has to be measured while it moves
-   * @param few rows that may move even when the board changes faster than an eye can follow: every row that moves is
-   *   a layer of its own for a while, and all of them are drawn at every frame
-   * @param fade whether new rows come in softly
+   * @param build returns a row: {node, ...}
+   * @param fill writes data into a row that `build` returned
+   * @param height of a row in pixels: given, so that nothing has to be measured
+   * @param few rows that may be animated even at fast updates: each animated row is a layer of its own, and all
+   *   layers are drawn in every frame
+   * @param fade whether new rows fade in
    */
   constructor(body, build, fill, height, few = 0, fade = false) {
     Object.assign(this, { body, build, fill, height, few, fade });
     this.shown = new Map();
-    Object.assign(this, { since: -FOLLOWED, gap: FOLLOWED }); // the last update, and how long after another it came
+    Object.assign(this, { since: -MIN_GAP, gap: MIN_GAP }); // the last update, and the time before it
   }
 
-  /** Show `rows`; `still` moves nothing. Says whether rows may move. */
+  /** Show `rows`, without animation if `still`. Returns whether moves were animated. */
   update(rows, still = false) {
     const before = this.shown;
     const now = new Map();
@@ -49,11 +49,11 @@ export class Rows {
     const keys = new Set(rows.map((row) => row.key));
     for (const [key, entry] of before) if (!keys.has(key)) spare.push(entry);
     const gap = performance.now() - this.since;
-    const quick = gap < FOLLOWED && this.gap < FOLLOWED; // once is no haste
+    const quick = gap < MIN_GAP && this.gap < MIN_GAP; // two fast updates in a row
     this.since += gap;
     this.gap = gap;
     const moving = quick ? rows.filter((row, index) => (before.get(row.key)?.index ?? -1) !== index).length : 0;
-    const motion = !still && !calm.matches && before.size > 0 && moving <= this.few;
+    const motion = !still && !reducedMotion.matches && before.size > 0 && moving <= this.few;
     rows.forEach((row, index) => {
       let entry = before.get(row.key);
       const known = entry !== undefined;

@@ -1,18 +1,18 @@
-// The connection to the server: what is wanted, and what to do when it breaks.
+// The connection to the server: subscriptions, and reconnection when it breaks.
 
-const SILENCE = 10000; // the server gives a sign of life every three seconds
+const SILENCE = 10000; // milliseconds: the server sends a heartbeat every three seconds
 
 export class Stream {
-  /** @param told called with (event name, data); @param changed called with "live", "paused", "connecting", "lost", "locked" */
-  constructor(told, changed) {
-    Object.assign(this, { told, changed, source: null, url: "", paused: false, tries: 0, timer: 0, heard: 0 });
+  /** @param received called with (event name, data); @param changed called with "live", "paused", "connecting", "lost", "locked" */
+  constructor(received, changed) {
+    Object.assign(this, { received, changed, source: null, url: "", paused: false, tries: 0, timer: 0, lastEvent: 0 });
     setInterval(() => {
-      if (this.source && Date.now() - this.heard > SILENCE) this.broken();
+      if (this.source && Date.now() - this.lastEvent > SILENCE) this.broken();
     }, 2000);
   }
 
-  /** Follow these boards, and no others. */
-  want(boards, briefs) {
+  /** Subscribe to these boards, and no others. */
+  subscribe(boards, briefs) {
     const query = new URLSearchParams();
     for (const key of boards) query.append("board", JSON.stringify(key));
     for (const key of briefs) query.append("brief", JSON.stringify(key));
@@ -26,19 +26,19 @@ export class Stream {
     this.source?.close();
     clearTimeout(this.timer);
     this.timer = 0;
-    this.heard = Date.now();
+    this.lastEvent = Date.now();
     const source = new EventSource(this.url);
     this.source = source;
     if (this.tries) this.changed("connecting");
     for (const name of ["hello", "status", "board", "brief", "gone", "beat"]) {
       source.addEventListener(name, (event) => {
         if (source !== this.source) return;
-        this.heard = Date.now();
+        this.lastEvent = Date.now();
         if (name === "hello") {
           this.tries = 0;
           this.changed("live");
         }
-        this.told(name, JSON.parse(event.data));
+        this.received(name, JSON.parse(event.data));
       });
     }
     source.addEventListener("error", () => {
@@ -46,7 +46,7 @@ export class Stream {
     });
   }
 
-  /** The connection is gone: find out why, and try again, more and more patiently. */
+  /** The connection is lost: find out why, and reconnect with increasing delays. */
   async broken() {
     this.source?.close();
     this.source = null;
@@ -56,7 +56,7 @@ export class Stream {
     let status = 0;
     try {
       status = (await fetch("/api/health", { cache: "no-store" })).status;
-    } catch { /* nobody there */ }
+    } catch { /* no server */ }
     if (status === 401) {
       clearTimeout(this.timer);
       this.timer = 0;

@@ -1,5 +1,5 @@
-// Before the first paint: the theme that was chosen last, if any.
+// Before the first paint: apply the theme that the user chose last.
 try {
   const theme = localStorage.getItem("skyband-theme");
   if (theme) document.documentElement.dataset.theme = theme;
-} catch { /* no storage: the system's choice */ }
+} catch { /* no storage: use the theme of the system */ }

@@ -1,16 +1,16 @@
-// The boards that match a search, fetched page by page as they come into view.
+// The boards that match a search, fetched page by page when they come into view.
 
 import { get } from "./stream.js";
 
 const PAGE = 100;
 
-export class Catalogue {
-  /** @param changed called when more is known */
+export class BoardIndex {
+  /** @param changed called when pages have been loaded */
   constructor(changed) {
     Object.assign(this, { changed, search: "", total: null, pages: new Map(), turn: 0 });
   }
 
-  /** Look for other boards, or for the same ones again. */
+  /** Search again, or reload the same search. */
   async find(search = this.search) {
     const other = search !== this.search;
     this.search = search;
@@ -34,7 +34,7 @@ export class Catalogue {
     }
   }
 
-  /** The key of the board at `index`, if it is known already. */
+  /** The key of the board at `index`, if its page has been loaded. */
   at(index) {
     const page = Math.floor(index / PAGE);
     const found = this.pages.get(page);

@@ -1,22 +1,22 @@
-// The wall: every board as a card; those on the screen are live.
+// All boards as a grid of cards; those on the screen are updated.
 
 import { digits, edge, fixed, parts, title } from "./format.js";
-import { make, moved, put, Rows } from "./rows.js";
-import { sparkline } from "./spark.js";
-import { Virtual } from "./virtual.js";
+import { create, describeMove, setText, Rows } from "./rows.js";
+import { sparkline } from "./sparkline.js";
+import { VirtualList } from "./virtual_list.js";
 
 const ROW = 26;
-const LEAST = 5; // rows of a card
+const CARD_ROWS = 5;
 
 export const link = (key) => `#/board/${encodeURIComponent(JSON.stringify(key))}`;
 
-export class Wall {
-  /** @param changed called when other boards are on the screen */
-  constructor(catalogue, changed) {
-    this.catalogue = catalogue;
+export class BoardGrid {
+  /** @param changed called when other boards come into view */
+  constructor(boards, changed) {
+    this.boards = boards;
     this.cards = new Map(); // by id
-    this.latest = new Map(); // what was told of boards seen lately
-    this.list = new Virtual(document.getElementById("cards"), {
+    this.latest = new Map(); // last events of recently shown boards
+    this.list = new VirtualList(document.getElementById("cards"), {
       scroller: null, width: 272, height: 210, gap: 14,
       build: () => this.build(),
       show: (card, index) => this.show(card, index),
@@ -30,29 +30,29 @@ export class Wall {
   }
 
   build() {
-    const node = make("article", "card board-card");
+    const node = create("article", "card board-card");
     node.setAttribute("role", "listitem");
-    const name = make("a", "name");
-    const group = make("span", "group");
-    const when = make("span", "when soft num");
+    const name = create("a", "name");
+    const group = create("span", "group");
+    const when = create("span", "when soft num");
     const spark = sparkline(84, 30);
-    const table = make("table");
-    const caption = make("caption", "hidden");
-    const head = make("thead", "hidden");
-    const line = make("tr");
+    const table = create("table");
+    const caption = create("caption", "hidden");
+    const head = create("thead", "hidden");
+    const line = create("tr");
     for (const text of ["rank", "move", "row", "score"]) {
-      const cell = make("th", "", text);
+      const cell = create("th", "", text);
       cell.scope = "col";
       line.append(cell);
     }
     head.append(line);
-    const body = make("tbody");
-    const widths = make("colgroup");
-    for (const name of ["rank", "move", "label", "score"]) widths.append(make("col", name));
+    const body = create("tbody");
+    const widths = create("colgroup");
+    for (const name of ["rank", "move", "label", "score"]) widths.append(create("col", name));
     table.append(caption, widths, head, body);
-    const top = make("div", "card-head");
-    const words = make("div", "words");
-    const below = make("div", "below");
+    const top = create("div", "card-head");
+    const words = create("div", "words");
+    const below = create("div", "below");
     below.append(group, when);
     words.append(name, below);
     top.append(words, spark.node);
@@ -63,7 +63,7 @@ export class Wall {
   }
 
   show(card, index) {
-    const key = this.catalogue.at(index) ?? null;
+    const key = this.boards.at(index) ?? null;
     const id = key ? JSON.stringify(key) : "";
     if (card.id === id && id) return;
     this.hide(card);
@@ -71,11 +71,11 @@ export class Wall {
     card.node.classList.toggle("loading", true);
     if (!key) return;
     this.cards.set(id, card);
-    put(card.name, key[0]);
+    setText(card.name, key[0]);
     card.name.href = link(key);
     card.name.title = title(key);
-    put(card.group, parts(key).join(" · "));
-    put(card.caption, title(key));
+    setText(card.group, parts(key).join(" · "));
+    setText(card.caption, title(key));
     const known = this.latest.get(id);
     if (known) this.fill(card, known, true);
   }
@@ -83,14 +83,14 @@ export class Wall {
   hide(card) {
     if (this.cards.get(card.id) === card) this.cards.delete(card.id);
     Object.assign(card, { id: "", key: null });
-    put(card.name, "");
-    put(card.group, "");
-    put(card.when, "");
+    setText(card.name, "");
+    setText(card.group, "");
+    setText(card.when, "");
     card.spark.draw([]);
     card.rows.clear();
   }
 
-  /** Take what was told of a board. */
+  /** Show a new event of a board. */
   update(data) {
     const id = JSON.stringify(data.board);
     const first = !this.latest.has(id);
@@ -106,13 +106,13 @@ export class Wall {
     const scores = data.rows.map((each) => each.score);
     card.digits = digits(scores);
     card.top = scale(scores);
-    card.rows.update(data.rows.slice(0, LEAST), still);
-    put(card.when, edge(data.end, data.timed));
+    card.rows.update(data.rows.slice(0, CARD_ROWS), still);
+    setText(card.when, edge(data.end, data.timed));
     card.spark.draw(data.trend);
   }
 }
 
-/** What makes the best score a full bar, and the others parts of it. */
+/** Return a function from a score to the length of its bar: 1 for the best score. */
 export function scale(scores) {
   const numbers = scores.filter((score) => typeof score === "number");
   const low = Math.min(0, ...numbers);
@@ -121,26 +121,26 @@ export function scale(scores) {
 }
 
 function row() {
-  const node = make("tr");
-  const rank = make("td", "rank num");
-  const move = make("td", "move num");
-  const label = make("td", "label");
-  const score = make("td", "score num");
-  const bar = make("i", "meter");
-  const text = make("span");
+  const node = create("tr");
+  const rank = create("td", "rank num");
+  const move = create("td", "move num");
+  const label = create("td", "label");
+  const score = create("td", "score num");
+  const bar = create("i", "meter");
+  const text = create("span");
   score.append(bar, text);
   node.append(rank, move, label, score);
   return { node, rank, move, label, text, bar, index: 0 };
 }
 
 function fill(entry, data, card) {
-  const [sign, style, words] = moved(data.move);
-  put(entry.rank, String(data.rank));
-  put(entry.move, sign);
+  const [sign, style, words] = describeMove(data.move);
+  setText(entry.rank, String(data.rank));
+  setText(entry.move, sign);
   if (entry.style !== style) entry.move.className = `move num ${(entry.style = style)}`;
   if (entry.words !== words) entry.move.setAttribute("aria-label", (entry.words = words));
-  put(entry.label, data.label);
-  put(entry.text, typeof data.score === "number" ? fixed(data.score, card.digits) : String(data.score));
+  setText(entry.label, data.label);
+  setText(entry.text, typeof data.score === "number" ? fixed(data.score, card.digits) : String(data.score));
   const part = card.top(data.score).toFixed(3);
   if (entry.part !== part) entry.bar.style.transform = `scaleX(${(entry.part = part)})`;
 }

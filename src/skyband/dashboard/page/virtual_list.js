@@ -1,10 +1,10 @@
-// A long list of which only what is on the screen exists.
+// A long list of which only the visible items exist.
 
-export class Virtual {
+export class VirtualList {
   /**
-   * @param host the element that holds the items; as high as all of them together
+   * @param host the element that contains the items; as high as all of them together
    * @param options scroller: what scrolls (null: the page); width: least width of an item (0: one column);
-   *   height: of an item; gap; build(): an item {node}; show(item, index): fill it; hide(item); changed(): other items
+   *   height: of an item; gap; build(): an item {node}; show(item, index): fill it; hide(item); changed(): other items are visible
    */
   constructor(host, options) {
     Object.assign(this, { host, gap: 0, width: 0, hide() {}, changed() {} }, options);
@@ -12,30 +12,30 @@ export class Virtual {
     this.columns = 1;
     this.items = new Map(); // by index
     this.spare = [];
-    this.asked = false;
-    (this.scroller ?? window).addEventListener("scroll", () => this.later(), { passive: true });
-    new ResizeObserver(() => this.later()).observe(this.scroller ?? host);
-    window.addEventListener("resize", () => this.later(), { passive: true });
+    this.scheduled = false;
+    (this.scroller ?? window).addEventListener("scroll", () => this.schedule(), { passive: true });
+    new ResizeObserver(() => this.schedule()).observe(this.scroller ?? host);
+    window.addEventListener("resize", () => this.schedule(), { passive: true });
     host.addEventListener("keydown", (event) => this.key(event));
   }
 
   setTotal(total) {
     this.total = total;
-    this.later();
+    this.schedule();
   }
 
-  later() {
-    if (this.asked) return;
-    this.asked = true;
+  schedule() {
+    if (this.scheduled) return;
+    this.scheduled = true;
     requestAnimationFrame(() => {
-      this.asked = false;
+      this.scheduled = false;
       this.layout();
     });
   }
 
   layout() {
     const box = this.host.getBoundingClientRect();
-    if (!box.width) return; // not on the screen at all
+    if (!box.width) return; // not visible
     const view = this.scroller ? this.scroller.getBoundingClientRect() : { top: 0, height: innerHeight };
     this.columns = this.width ? Math.max(1, Math.floor((box.width + this.gap) / (this.width + this.gap))) : 1;
     const wide = (box.width - (this.columns - 1) * this.gap) / this.columns;
@@ -76,11 +76,11 @@ export class Virtual {
     if (other) this.changed();
   }
 
-  /** Fill all items anew: what they stand for has changed. */
+  /** Fill all items again, after the data has changed. */
   refresh() {
     for (const [index, item] of this.items) this.show(item, index);
     this.changed();
-    this.later();
+    this.schedule();
   }
 
   key(event) {
@@ -96,7 +96,7 @@ export class Virtual {
     this.items.get(index)?.node.querySelector("a")?.focus({ preventScroll: true });
   }
 
-  /** Scroll until the item with this index is on the screen. */
+  /** Scroll the item with this index into view. */
   reveal(index) {
     const tall = this.height + this.gap;
     const top = Math.floor(index / this.columns) * tall;
