@@ -27,8 +27,8 @@ def fed(query, score, time, group, parts, room, *, counts):
     groups = int(group.max()) + 1
     found, low = [[] for _ in range(groups)], 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_each_row, "_LEAST", room)
-        patch.setattr(sweep_each_row, "_MOST", 4 * room)
+        patch.setattr(sweep_each_row, "_MIN_BUFFER_ROWS", room)
+        patch.setattr(sweep_each_row, "MAX_BUFFER_ROWS", 4 * room)
         running = build("sweep", QueryFamily.of(query))
         for high, restart, tidy in [*sorted((min(p[0], len(score)), *p[1:]) for p in parts), (len(score), 0, 0)]:
             here = np.arange(low, high)

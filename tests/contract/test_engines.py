@@ -228,8 +228,8 @@ def test_sweep_turns_pages_without_losing_its_place(shape, rows, cuts, room):
 
     k, size, slide = shape
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "_MOST", room)
-        patch.setattr(sweep_each_row, "_MOST", room)
+        patch.setattr(sweep, "MAX_BUFFER_ROWS", room)
+        patch.setattr(sweep_each_row, "MAX_BUFFER_ROWS", room)
         assert fed(build("sweep", QueryFamily.of(time_query(k, size, slide))), rows, cuts) == oracle.sliding(
             rows, k, size, slide
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import checked, held, progressed, ranked, real, require
+from skyband.engines.validation import check_progress, check_ranked, column, float_column, require, validate
 from skyband.errors import SnapshotError
 from skyband.kernels import arrival as kernels
 from skyband.kernels.answers import AnswerBuffer, concatenate
@@ -97,25 +97,25 @@ NO_LIST = Rule(NONE)
 
 def _list_holds(prefix: str, rows: str) -> dict[str, Column]:
     return {
-        prefix + "score": real(rows),
-        prefix + "time": held("i8", rows),
-        prefix + "id": held("i8", rows),
-        prefix + "mark": held("i8", rows, low=0),
-        prefix + "num": held("i8", NUMBERS),
-        prefix + "real": held("f8", REALS),
+        prefix + "score": float_column(rows),
+        prefix + "time": column("i8", rows),
+        prefix + "id": column("i8", rows),
+        prefix + "mark": column("i8", rows, low=0),
+        prefix + "num": column("i8", NUMBERS),
+        prefix + "real": column("f8", REALS),
     }
 
 
 _HOLDS = {
-    "buffer_score": held("f8", "buffer"),
-    "buffer_time": held("i8", "buffer"),
-    "buffer_id": held("i8", "buffer"),
-    "buffer_wait": held("f8", "buffer"),
+    "buffer_score": column("f8", "buffer"),
+    "buffer_time": column("i8", "buffer"),
+    "buffer_id": column("i8", "buffer"),
+    "buffer_wait": column("f8", "buffer"),
     **_list_holds("", "rows"),
     **_list_holds("filter_", "screened"),
-    "state": held("i8", STATE),
-    "rules": held("f8", 2 * len(Rule._fields) + 2),
-    "now": held("i8", 1),
+    "state": column("i8", STATE),
+    "rules": column("f8", 2 * len(Rule._fields) + 2),
+    "now": column("i8", 1),
 }
 
 
@@ -201,7 +201,7 @@ class ArrivalEngine(OneGroupEngine):
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
-        saved = checked(resume, _HOLDS)
+        saved = validate(resume, _HOLDS)
         if not np.array_equal(saved["rules"], self._rules) or saved["num"][K] != self._k:
             msg = (
                 "the snapshot is of another query, or its engine had other options: resume with those it was made with"
@@ -215,7 +215,7 @@ class ArrivalEngine(OneGroupEngine):
             for prefix, fresh in (("", self.band), ("filter_", self.screen))
         )
         self._state = saved["state"]
-        progressed(self._state[DONE], counts=self._counts)
+        check_progress(self._state[DONE], counts=self._counts)
         require(self._state[PEAK] >= 0, "state has a value that it cannot have")
         self.now = int(saved["now"][0])
 
@@ -300,7 +300,7 @@ def _right(columns: list[np.ndarray], fresh: Ranked) -> list[np.ndarray]:
     require(same and num[LIMIT] >= 0, "a list has other rules than its engine")
     require(num[KIND] != NONE or not len(id), "there are rows on a list that it has not")
     require((num[LIMIT] == fresh.num[LIMIT]) | (num[KIND] == RELAXED), "a list has another limit than its engine")
-    ranked(score, id)
+    check_ranked(score, id)
     require(mark <= 2 * num[K] + 1, "a row on a list is beaten by more than it can be")
     return columns
 

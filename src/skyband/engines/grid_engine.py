@@ -9,7 +9,7 @@ import numpy as np
 
 from skyband.engines.grid_cells import SAMPLE, check, cut, slices_for
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine
-from skyband.engines.validation import progressed, require
+from skyband.engines.validation import check_progress, require
 from skyband.errors import SnapshotError
 from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.grid import CHEBYSHEV, EUCLIDEAN, MANHATTAN, SUM, Aims, watch
@@ -201,5 +201,5 @@ class GridEngine(OneGroupEngine):
             raise SnapshotError(msg)
         state = saved["state"]
         require(state[FIRST] >= 0 and state[NEXT] - state[FIRST] == rows, "state counts other rows than there are")
-        progressed(state[DONE], counts=self._assigner.counts)
+        check_progress(state[DONE], counts=self._assigner.counts)
         require(state[SEEN] >= 0, "state has a value that it cannot have")

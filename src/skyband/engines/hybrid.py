@@ -12,7 +12,7 @@ from skyband.engines.filtered import rule
 from skyband.engines.options import coefficient, span
 from skyband.engines.probabilistic import pa_rule
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import checked, held, require, under
+from skyband.engines.validation import column, require, section, validate
 from skyband.kernels.chance import NO_ORDER, crowd, looked
 from skyband.windows import WindowAssigner
 
@@ -27,11 +27,11 @@ _SAMPLE = 16  # scores of each block that stand for it in the test over the whol
 _WHYS = ("neighbours are alike", "scores rise or fall over the window", "a whole window looked random")  # by number
 _NEVER = -(1 << 61)
 _HOLDS = {
-    **{f"{part}/score": held("f8", part) for part in ("recent", "sample")},
-    **{f"{part}/{name}": held("i8", part) for part in ("recent", "sample") for name in ("time", "id")},
-    "told": held("i8", "told"),
-    "state": held("i8", 5),
-    "switches": held("i8", "switches", 4),
+    **{f"{part}/score": column("f8", part) for part in ("recent", "sample")},
+    **{f"{part}/{name}": column("i8", part) for part in ("recent", "sample") for name in ("time", "id")},
+    "told": column("i8", "told"),
+    "state": column("i8", 5),
+    "switches": column("i8", "switches", 4),
 }
 _NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -165,10 +165,10 @@ class Hybrid(OneGroupEngine):
         return saved
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        saved = checked(resume, _HOLDS)
+        saved = validate(resume, _HOLDS)
         exact, self._since, self._block, self._began, self.peak = (int(n) for n in saved["state"])
         self._exact = bool(exact)
-        running, beside = under(resume, "running/"), under(resume, "beside/")
+        running, beside = section(resume, "running/"), section(resume, "beside/")
         self._running = self._rapf(running) if exact else self._pa(running)
         self._beside = self._pa(beside) if beside else None
         self._recent, self._sample = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from skyband.engines.family import QueryFamily
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
-from skyband.engines.validation import under
+from skyband.engines.validation import section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Independent(Engine):
         self._engines = [
             engine_class(
                 single_family(family, member, complete=self._complete),
-                None if resume is None else under(resume, f"{at}/"),
+                None if resume is None else section(resume, f"{at}/"),
             )
             for at, member in enumerate(family.members)
         ]

@@ -10,7 +10,7 @@ import numpy as np
 from skyband.engines.mtops_extractor import Extractor
 from skyband.engines.mtops_scheduler import Scheduler
 from skyband.engines.protocol import Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import checked, held, objects, require
+from skyband.engines.validation import column, object_columns, require, validate
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
 from skyband.windows import MIN_TIME
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOMENTS = 1_000_000
 _LISTS = 1 << 26
-_HOLDS = {**objects(), "numbers": held("i8", 2), "spoke": held("?", "queries")}
+_HOLDS = {**object_columns(), "numbers": column("i8", 2), "spoke": column("?", "queries")}
 
 
 class Views(ABC):
@@ -245,7 +245,7 @@ class Meta(OneGroupEngine):
         return {"score": kept.score, "time": kept.time, "id": kept.id, "numbers": numbers, "spoke": self._spoke.copy()}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        saved = checked(resume, _HOLDS, queries=len(self._spoke))
+        saved = validate(resume, _HOLDS, queries=len(self._spoke))
         done, peak = (int(n) for n in saved["numbers"])
         order = np.argsort(saved["id"])
         rows = Objects(saved["score"], saved["time"], saved["id"]).take(order)

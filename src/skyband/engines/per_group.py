@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from skyband.engines.protocol import Answers, ChangingEngine, Engine, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import checked, held, numbered, require
+from skyband.engines.validation import column, require, sections_by_group, validate
 from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from skyband.engines.family import QueryFamily
     from skyband.engines.protocol import EngineClass
 
-_SINGLE = {"awake": held("i8", "awake", low=0), "peak": held("i8", 1, low=0)}
-_SHARED = {"peak": held("i8", low=0)}
+_SINGLE = {"awake": column("i8", "awake", low=0), "peak": column("i8", 1, low=0)}
+_SHARED = {"peak": column("i8", low=0)}
 _NOTHING = Objects.empty()
 
 
@@ -145,8 +145,8 @@ class PerGroup(Engine):
         return {**named, "awake": np.array(sorted(self._active), np.int64), "peak": np.array([self.peak], np.int64)}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        saved = checked(resume, _SINGLE if self._family.is_single else _SHARED)
-        self._engines = {group: self._make(part) for group, part in numbered(resume).items()}
+        saved = validate(resume, _SINGLE if self._family.is_single else _SHARED)
+        self._engines = {group: self._make(part) for group, part in sections_by_group(resume).items()}
         for group in self._engines:
             self._note(group)
         if "awake" in saved:  # not all engines for one query store whether they owe an empty list

@@ -10,7 +10,7 @@ import numpy as np
 from skyband.engines.grid_cells import SAMPLE
 from skyband.engines.grid_engine import GridEngine
 from skyband.engines.protocol import Objects, Snapshot
-from skyband.engines.validation import checked, held, real, require
+from skyband.engines.validation import column, float_column, require, validate
 from skyband.errors import SnapshotError
 from skyband.kernels import nearest as kernels
 from skyband.kernels.cells import Store, Work, file
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 _EMITS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
 _FIT_AFTER = (64, 512, 4096)  # objects after which the grid is fitted again; then after every window
 _COLUMNS = {
-    "point": real("rows", "d"),
-    "time": held("i8", "rows"),
-    "id": held("i8", "rows"),
-    "told": held("u8", "rows", "words"),
-    "list_score": held("f8", "queries", "room"),
-    "list_number": held("i8", "queries", "room"),
-    "list_beaten": held("i4", "queries", "counters"),
-    "list_size": held("i8", "queries", low=0),
-    "list_k": held("i8", "queries"),
-    "list_fill": held("i8", "queries"),
-    "list_most": held("i8", "queries"),
-    "list_cut": held("i8", "queries"),
-    "list_whole": held("?", "queries"),
-    "mark_bar": real("queries"),
-    "mark_threshold": real("queries"),
-    "mark_mark": held("i1", "queries"),
-    "mark_spoke": held("?", "queries"),
-    "state": held("i8", STATE),
-    "aims": held("f8", "aims", "d"),
+    "point": float_column("rows", "d"),
+    "time": column("i8", "rows"),
+    "id": column("i8", "rows"),
+    "told": column("u8", "rows", "words"),
+    "list_score": column("f8", "queries", "room"),
+    "list_number": column("i8", "queries", "room"),
+    "list_beaten": column("i4", "queries", "counters"),
+    "list_size": column("i8", "queries", low=0),
+    "list_k": column("i8", "queries"),
+    "list_fill": column("i8", "queries"),
+    "list_most": column("i8", "queries"),
+    "list_cut": column("i8", "queries"),
+    "list_whole": column("?", "queries"),
+    "mark_bar": float_column("queries"),
+    "mark_threshold": float_column("queries"),
+    "mark_mark": column("i1", "queries"),
+    "mark_spoke": column("?", "queries"),
+    "state": column("i8", STATE),
+    "aims": column("f8", "aims", "d"),
 }
 
 
@@ -211,7 +211,7 @@ class PointGrid(GridEngine):
         lists, marks = self._lists, self._marks
         (queries, room), d = lists.score.shape, self.dimensions
         sizes = {"queries": queries, "room": room, "counters": lists.beaten.shape[1], "words": self._words, "d": d}
-        saved = checked(resume, _COLUMNS, **sizes)
+        saved = validate(resume, _COLUMNS, **sizes)
         count = len(saved["id"])
         self._check_restored(saved, count)
         for name in ("k", "fill", "most", "cut"):

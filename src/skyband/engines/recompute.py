@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import WINDOWS, checked, held, objects, require
+from skyband.engines.validation import MAX_WINDOWS_AHEAD, column, object_columns, require, validate
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Asked = tuple[int, int, int, int]
 """An answer to give: its step and end, and which rows to select from, [low, high)."""
 
-_HOLDS = {**objects(), "state": held("i8", 5)}
+_HOLDS = {**object_columns(), "state": column("i8", 5)}
 
 
 class Recompute(OneGroupEngine):
@@ -50,13 +50,13 @@ class Recompute(OneGroupEngine):
         self._spoke = False  # the last answer had rows, so an empty window must be told
         self.peak = 0
         if resume is not None:
-            saved = checked(resume, _HOLDS)
+            saved = validate(resume, _HOLDS)
             require(np.diff(saved["time"]) >= 0, "its rows are in no order of time")
             self._rows = Objects(saved["score"], saved["time"], saved["id"])
             started, following, self._steps, spoke, self.peak = (int(n) for n in saved["state"])
             if started and self._assigner is not None and len(self._rows.time):
                 behind = int(self._assigner.first(int(self._rows.time[-1]))) - following
-                require(behind < WINDOWS, "a row lies far after the next window")
+                require(behind < MAX_WINDOWS_AHEAD, "a row lies far after the next window")
             self._next = following if started else None
             self._spoke = bool(spoke)
 

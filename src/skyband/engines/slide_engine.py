@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import FAR, checked, held, objects, require
+from skyband.engines.validation import MAX_MAGNITUDE, column, object_columns, require, validate
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.slide import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ROUND_ROWS = 1 << 24  # rows in the lists of one round, at most (or k)
 _MAX_REFERENCES = 1 << 26  # to rows, that an engine allocates before the first row
-_COLUMNS = {**objects(), "state": held("i8", 3)}
+_COLUMNS = {**object_columns(), "state": column("i8", 3)}
 
 
 class SlideEngine(OneGroupEngine):
@@ -94,12 +94,12 @@ class SlideEngine(OneGroupEngine):
         """Insert the candidates of a snapshot again, in their old order, into the windows that were open."""
         if resume is None:
             return
-        saved = checked(resume, _COLUMNS)
+        saved = validate(resume, _COLUMNS)
         state, assigner = self._state, self._assigner
         oldest, spoke, peak = (int(n) for n in saved["state"])
         rows = Objects(saved["score"], saved["time"], saved["id"]).take(np.argsort(saved["id"]))
         start, end = assigner.start(oldest), assigner.end(oldest)
-        far = FAR + assigner.size + assigner.slide
+        far = MAX_MAGNITUDE + assigner.size + assigner.slide
         require(oldest == MIN_TIME or -far <= start < end <= far, "its oldest window lies far away")
         require(spoke in (0, 1) and peak >= 0, "state has a value that it cannot have")
         state[OLDEST], state[SPOKE] = oldest, spoke

@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
-from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
-from skyband.engines.validation import banded, checked, held, real, require
+from skyband.engines.grouped_engine import MAX_BUFFER_ROWS, GroupedEngine
+from skyband.engines.protocol import Answers, Objects
+from skyband.engines.validation import ColumnSpec, check_bands, column, float_column, require
 from skyband.kernels.answers import AnswerBuffer
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
 from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Shape
-from skyband.kernels.order import by_group
-from skyband.kernels.sweep import NEVER, Rows
-from skyband.windows import WindowAssigner
+from skyband.kernels.sweep import Rows
+from skyband.windows import MIN_TIME, WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines.family import QueryFamily
 
-_MOST = 1 << 24  # rows of answers written before the kernel comes up for air
-_LEAST = 1 << 12
+_MIN_BUFFER_ROWS = 1 << 12
 _EMITS = {"answers": ANSWERS, "changes": CHANGES, "arrivals": ARRIVALS}
-_HOLDS = {
-    "score": real("rows"),
-    "time": held("i8", "rows"),
-    "mark": held("i8", "rows"),
-    "first": held("i8", 2, "groups"),
-    "done": held("i8", "groups"),
-    "step": held("i8", "groups"),
-    "shown": held("?", "groups"),
-    "ranked": held("i8", "groups"),
-    "base": held("i8", "groups", low=0),
-    "bar": real("groups"),
-    "lost": held("?", "groups"),
-    "peak": held("i8", low=0),
-}
-_FRESH = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}
 
 
-class SweepEachRow(Engine):
+class SweepEachRow(GroupedEngine):
     """Keep the best of the window ranked down to a bar, and pass over all rows below it.
 
     No list changes while no row reaches the bar and none of the k best expires, so the next row to look at is found
@@ -72,186 +55,116 @@ class SweepEachRow(Engine):
     The bar is that of Pripuzic et al., TODS 2015, section 4.1 (PA); the rows below it are what makes it exact here.
     """
 
+    columns: ClassVar[Mapping[str, ColumnSpec]] = {
+        "score": float_column("rows"),
+        "time": column("i8", "rows"),
+        "mark": column("i8", "rows"),
+        "first": column("i8", 2, "groups"),
+        "done": column("i8", "groups"),
+        "step": column("i8", "groups"),
+        "shown": column("?", "groups"),
+        "ranked": column("i8", "groups"),
+        "base": column("i8", "groups", low=0),
+        "bar": float_column("groups"),
+        "lost": column("?", "groups"),
+        "peak": column("i8", low=0),
+    }
+    parts: ClassVar = (("", Bands), ("", Marks))
+    new_group: ClassVar = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}
+
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        query = family.query
-        window, spare = query.window, math.ceil(4 * math.sqrt(query.k))
-        self._shape = Shape(int(query.k), WindowAssigner.of(window).size, spare, window.counts, _EMITS[query.emit], 0)
-        self._room = _LEAST
-        self._upto = NEVER
-        self._sorted = (np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-        if resume is None:
-            none = np.empty(0, np.int64)
-            self._bands = Pool(Bands(np.empty(0), none, none, np.empty((2, 0), np.int64)))
-            self._marks = Marks(none, none, np.empty(0, np.bool_), none, none, np.empty(0), np.empty(0, np.bool_))
-            self.peak = 0
-        else:
-            saved = checked(resume, _HOLDS)
-            banded(saved, saved, "mark")
-            require(not window.counts or saved["done"] >= 0, "done has a position before the first")
-            self._bands = Pool(Bands(*(saved[name] for name in Bands._fields)))
-            self._marks = Marks(*(saved[name] for name in Marks._fields))
-            self.peak = int(saved["peak"])
-        self._groups = len(self._marks.done)  # there may be room for more
+        query, assigner = family.query, WindowAssigner.of(family.query.window)
+        spare, emit = math.ceil(4 * math.sqrt(query.k)), _EMITS[query.emit]
+        self._shape = Shape(int(query.k), assigner.size, spare, assigner.counts, emit, 0)
+        self._buffer_rows = _MIN_BUFFER_ROWS
+        if not assigner.counts:
+            self.new_group = {**self.new_group, "done": MIN_TIME}  # type: ignore[misc]
+        super().__init__(resume)
 
-    def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:
-        """Take `arrivals`, a step for each; or a step for each position before `upto`.
+    def _check(self, saved: Mapping[str, np.ndarray]) -> None:
+        check_bands(saved, saved["ranked"], "mark")
+        require(not self._shape.counts or saved["done"] >= 0, "done has a position before the first")
 
-        Groups without a step cost nothing. For counting windows `moved` are the groups whose `upto` is another than
-        before; None: it may be any.
-        """
-        groups = self._groups
-        if isinstance(upto, np.ndarray):
-            groups = max(groups, len(upto))
-        else:
-            self._upto = max(self._upto, upto)
-        if arrivals.group is not None and len(arrivals.group):
-            groups = max(groups, int(arrivals.group.max()) + 1)
-        self._enlarge(max(groups, 1 if arrivals.group is None else 0))
-        some = None
-        if arrivals.group is not None and not (isinstance(upto, np.ndarray) and moved is None):
-            some = touched(arrivals.group, moved, len(self._marks.done))
-        if arrivals.group is None or some is None:
-            room = len(self._marks.done)
-            if not isinstance(upto, np.ndarray):
-                goal = np.full(room, upto, np.int64)
-            else:
-                goal = upto if len(upto) == room else np.concatenate([upto, np.zeros(room - len(upto), np.int64)])
-            bands, answers = self._stepped(self._bands.whole(), self._marks, arrivals, goal)
-            self._bands.replace(bands)
-            return answers
-        marks = marks_of(self._marks, some)
-        mine = arrivals._replace(group=np.searchsorted(some, arrivals.group).astype(np.int32))
-        goal = upto[some] if isinstance(upto, np.ndarray) else np.full(len(some), upto, np.int64)
-        bands, answers = self._stepped(self._bands.part(some), marks, mine, goal)
-        self._bands.put(some, bands)
-        put_marks(self._marks, some, marks)
-        return answers._replace(group=some[answers.group].astype(np.int32))
-
-    def _stepped(self, bands: Bands, marks: Marks, arrivals: Objects, goal: np.ndarray) -> tuple[Bands, Answers]:
-        """Take the arrivals of some groups."""
+    def _process(self, rows: list[Any], marks: Any, arrivals: Objects, goal: np.ndarray) -> tuple[list[Any], Answers]:
+        """Take a step for each arrival, or for each position before `goal`."""
+        (bands,) = rows
         others = len(self._bands) - len(bands.mark)
-        rows = self._by_group(arrivals, len(goal))
-        held = len(bands.mark) + len(rows.id)
+        taken = Rows(*self._sort_by_group(arrivals, len(goal), writable=True))
+        held = len(bands.mark) + len(taken.id)
         shape = self._shape._replace(most=min(self._shape.k, held))
-        steps = int((goal - marks.done).clip(0).sum()) if shape.counts else len(rows.id)
-        most = held if shape.emit == ARRIVALS else (steps + 1) * shape.most  # rows it can tell
-        room = min(most, _MOST if shape.emit == ANSWERS else self._room)
-        page, listed, written, owners = self._page(steps, max(room, shape.most, 1)), 0, 0, []
+        steps = int((goal - marks.done).clip(0).sum()) if shape.counts else len(taken.id)
+        most = held if shape.emit == ARRIVALS else (steps + 1) * shape.most  # rows it can report
+        capacity = min(most, MAX_BUFFER_ROWS if shape.emit == ANSWERS else self._buffer_rows)
+        buffer, listed, written, owners = self._allocate(steps, max(capacity, shape.most, 1)), 0, 0, []
         while True:
-            bands, lists, written, peak, more = advanced(bands, marks, rows, goal, shape, page, listed, written)
+            bands, lists, written, peak, more = advanced(bands, marks, taken, goal, shape, buffer, listed, written)
             self.peak = max(self.peak, int(peak) + others)
             listed += int(lists.sum())
             owners.append(lists)
             if not more:
                 break
-            left = int((rows.first[1] - rows.first[0]).sum())
-            likely = written * left // max(len(rows.id) - left, 1)  # if it goes on like that
-            room = min(max(written, likely + likely // 8, _LEAST), most, max(written, _MOST))
-            steps = max(steps, 2 * listed)  # never less than there is to tell, even if the state was forged
-            longer = self._page(steps, max(written, listed) + max(room, shape.most, 1))
-            for new, old in zip(longer, page, strict=True):
+            left = int((taken.first[1] - taken.first[0]).sum())
+            likely = written * left // max(len(taken.id) - left, 1)  # if it goes on like that
+            capacity = max(written, likely + likely // 8, _MIN_BUFFER_ROWS)
+            capacity = min(capacity, most, max(written, MAX_BUFFER_ROWS))
+            steps = max(steps, 2 * listed)  # never less than there is to report, even if the state was forged
+            longer = self._allocate(steps, max(written, listed) + max(capacity, shape.most, 1))
+            for new, old in zip(longer, buffer, strict=True):
                 new[: min(len(old), len(new))] = old[: len(new)]
-            page = longer
-        self._room = max(_LEAST, 2 * written)
-        return bands, _bound(page.written(listed, int(written)), owners, once=shape.emit == ARRIVALS)
+            buffer = longer
+        self._buffer_rows = max(_MIN_BUFFER_ROWS, 2 * written)
+        return [bands], self._answers(buffer.written(listed, int(written)), owners)
 
-    def _page(self, steps: int, room: int) -> AnswerBuffer:
-        """Room for answers. It is dear even if little is written to it, so there is seldom room for all that may be."""
+    def _allocate(self, steps: int, rows: int) -> AnswerBuffer:
+        """Return a buffer. It is expensive even if little is written to it, so it seldom fits all that may be."""
         counts, ranks = self._shape.counts, self._shape.emit == ARRIVALS
         columns = [*(() if counts else ("end",)), *(("rank",) if ranks else ())]
-        page = AnswerBuffer.allocate(min(steps + 1, room), room, *columns)
-        return page._replace(end=page.step) if counts else page  # a column less, where they are the same
+        buffer = AnswerBuffer.allocate(min(steps + 1, rows), rows, *columns)
+        return buffer._replace(end=buffer.step) if counts else buffer  # where they are equal, one column less
 
-    def _by_group(self, rows: Objects, groups: int) -> Rows:
-        """The rows group by group, in their order within each; in room that serves again."""
-        size = len(rows.id)
-        single = groups == 1 or rows.group is None
-        fit = all(column.flags.c_contiguous and column.flags.writeable for column in rows[:3])
-        if single and fit:
-            return Rows(rows.score, rows.time, rows.id, np.array([[0], [size]]))
-        if len(self._sorted[0]) < size:
-            self._sorted = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
-        score, time, number = (column[:size] for column in self._sorted)
-        if single:  # columns that may not be written to would make numba compile the loop once more for each mixture
-            for new, old in zip((score, time, number), rows[:3], strict=True):
-                new[:] = old
-            return Rows(score, time, number, np.array([[0], [size]]))
-        first = by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, number)
-        return Rows(score, time, number, first)
-
-    def _enlarge(self, groups: int) -> None:
-        """Make room for groups not met before."""
-        room = len(self._marks.done)
-        if groups > room:
-            room = room_for(groups, room)
-            fresh = _FRESH if self._shape.counts else {**_FRESH, "done": NEVER}
-            self._marks = enlarged(self._marks, room, fresh)
-            self._bands.enlarge(room)
-        self._groups = max(self._groups, groups)
+    def _answers(self, buffer: AnswerBuffer, owners: list[np.ndarray]) -> Answers:
+        """Make answers in order; `owners` has the number of each group's lists, in the order of the buffer."""
+        groups = len(owners[0])
+        group = np.zeros(len(buffer.step), np.int32)
+        if groups > 1:
+            group = np.repeat(np.tile(np.arange(groups, dtype=np.int32), len(owners)), np.concatenate(owners))
+        rank = buffer.rank if self._shape.emit == ARRIVALS else None
+        answers = Answers(buffer.step, buffer.end, group, buffer.first, buffer.id, buffer.score, rank)
+        return answers if groups == 1 else answers.in_order()
 
     def active_groups(self) -> np.ndarray:
-        """Groups that keep rows of the window, or have yet to say that it has become empty.
+        """Return the groups that keep rows, or have yet to report an empty window; for time windows, by "changes" all.
 
-        With "changes" these are all groups: their steps are counted, and what leaves a window shows at the next row.
+        The steps of these are counted, and what leaves a window shows at the next row.
         """
         if self._shape.counts:
-            return np.flatnonzero((self._bands.first[1] > self._bands.first[0]) | self._marks.shown)
+            return super().active_groups()
         if self._shape.emit == CHANGES:
             return np.arange(self._groups)
         self.candidates()  # drops what has left the window
         return np.flatnonzero(self._bands.first[1] > self._bands.first[0])
 
-    def keep_groups(self, keep: np.ndarray) -> None:
-        """Forget all groups but these, all of those that are busy among them; they are numbered anew."""
-        known = keep[keep < self._groups]
-        self._marks, self._groups = marks_of(self._marks, known), len(known)
-        self._bands.regroup(known)
-
-    def candidates(self) -> Objects:
-        """Exactly what fewer than k better rows outlive in each group, best first."""
-        if not self._shape.counts:  # groups without rows have not been told how far time has come
+    def _settle(self) -> Objects:
+        if not self._shape.counts:  # groups without rows do not know how far time has come
             np.maximum(self._marks.done, self._upto, out=self._marks.done)
         bands = settled(self._bands.whole(), self._marks, self._shape)
-        self._bands.replace(bands)
-        sizes = bands.first[1] - bands.first[0]
-        group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        return Objects(bands.score, bands.time, bands.mark >> 1, group)
+        self._replace_rows([bands])
+        return Objects(bands.score, bands.time, bands.mark >> 1)
 
     def with_family(self, family: QueryFamily) -> SweepEachRow:
-        """An engine for another family that goes on from here: with another k, or giving out other lists.
+        """Return an engine for another family that continues from here: with another k, or returning other lists.
 
-        A larger k is exact for windows that begin after all rows so far. The next step of each group gives its list.
+        A larger k is exact for windows that begin after all rows so far. The next step of each group returns its list.
         """
         other = SweepEachRow(family, self.snapshot())
         other._marks.lost[:], other._upto = True, self._upto
         return other
 
     def reported(self) -> np.ndarray:
-        """The ids of rows that were given out as arrivals and are still kept."""
+        """Return the ids of rows that were reported as arrivals and are still kept."""
         mark: np.ndarray = self._bands.whole().mark
         return mark[mark & 1 == 1] >> 1
 
     def kept_counts(self) -> tuple[int, int]:
-        """References to rows, and rows: those ranked and those that wait."""
+        """Return how many references to rows, and how many rows, are kept."""
         return len(self._bands), len(self._bands)
-
-    def snapshot(self) -> Snapshot:
-        """The bands and the marks of all groups."""
-        known = slice(self._groups)
-        bands = self._bands.whole()
-        return {
-            **{name: column.copy() for name, column in bands._replace(first=bands.first[:, known])._asdict().items()},
-            **{name: column[known].copy() for name, column in self._marks._asdict().items()},
-            "peak": np.array(self.peak),
-        }
-
-
-def _bound(page: AnswerBuffer, owners: list[np.ndarray], *, once: bool) -> Answers:
-    """The page ordered by end, group and step; `owners` has the number of each group's lists, in the page's order."""
-    groups = len(owners[0])
-    if groups == 1:
-        group = np.zeros(len(page.step), np.int32)
-    else:
-        group = np.repeat(np.tile(np.arange(groups, dtype=np.int32), len(owners)), np.concatenate(owners))
-    answers = Answers(page.step, page.end, group, page.first, page.id, page.score, page.rank if once else None)
-    return answers if groups == 1 else answers.in_order()

@@ -14,8 +14,7 @@ from skyband.engines.grid_engine import GridEngine
 from skyband.engines.options import span as buffer_span
 from skyband.engines.protocol import Objects
 from skyband.engines.registry import ENGINES
-from skyband.engines.validation import FAR as MOST
-from skyband.engines.validation import Column, checked, held, require, whole
+from skyband.engines.validation import MAX_MAGNITUDE, ColumnSpec, any_int_column, column, require, validate
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import cells_of
 from skyband.kernels.ranked import (
@@ -43,28 +42,30 @@ if TYPE_CHECKING:
     from skyband.kernels.answers import AnswerBuffer
 
 
-def _list_holds(part: str) -> dict[str, Column]:
+def _list_holds(part: str) -> dict[str, ColumnSpec]:
     return {
-        f"{part}/score": held("f8", "queries", part),
-        **{f"{part}/{name}": whole("queries", part) for name in ("time", "id", "mark")},  # also where no row is
-        f"{part}/num": held("i8", "queries", NUMBERS),
-        f"{part}/real": held("f8", "queries", REALS),
+        f"{part}/score": column("f8", "queries", part),
+        **{
+            f"{part}/{name}": any_int_column("queries", part) for name in ("time", "id", "mark")
+        },  # any where there is no row
+        f"{part}/num": column("i8", "queries", NUMBERS),
+        f"{part}/real": column("f8", "queries", REALS),
     }
 
 
 _COLUMNS = {
     **_list_holds("band"),
     **_list_holds("screen"),
-    "buffer/point": held("f8", "slots", "d"),
-    "buffer/time": held("i8", "slots"),
-    "buffer/id": held("i8", "slots"),
-    "buffer/inside": held("u8", "slots", "words"),
-    "marks/bar": held("f8", "queries"),
-    "marks/lowest": held("f8", "queries"),
-    "marks/due": held("i8", "queries"),
-    "state": held("i8", STATE),
-    "told": held("i8", 3, low=0),
-    "aims": held("f8", "aims", "d"),
+    "buffer/point": column("f8", "slots", "d"),
+    "buffer/time": column("i8", "slots"),
+    "buffer/id": column("i8", "slots"),
+    "buffer/inside": column("u8", "slots", "words"),
+    "marks/bar": column("f8", "queries"),
+    "marks/lowest": column("f8", "queries"),
+    "marks/due": column("i8", "queries"),
+    "state": column("i8", STATE),
+    "told": column("i8", 3, low=0),
+    "aims": column("f8", "aims", "d"),
 }
 
 
@@ -171,7 +172,7 @@ class Watched(GridEngine):
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
         queries = len(self._targets.k)
-        saved = checked(resume, _COLUMNS, queries=queries, d=self.dimensions, words=self._words)
+        saved = validate(resume, _COLUMNS, queries=queries, d=self.dimensions, words=self._words)
         state, count = saved["state"], len(saved["buffer/id"])
         self._check_restored(saved, count)
         require(self._shape.span > 0 or not count, "there are rows in a buffer that it has not")
@@ -205,7 +206,7 @@ class Watched(GridEngine):
         require((head >= 0) & (head <= end) & (end <= score.shape[1]), "a list ends before it begins, or too late")
         place = np.arange(score.shape[1])
         here = (place >= head[:, None]) & (place < end[:, None])
-        require(~here | (~np.isnan(score) & (np.abs(time) < MOST)), "a list has a row without a score or time")
+        require(~here | (~np.isnan(score) & (np.abs(time) < MAX_MAGNITUDE)), "a list has a row without a score or time")
         require(~here[:, 1:] | ~here[:, :-1] | (score[:, :-1] >= score[:, 1:]), "a list does not come best first")
         require(~here | ((mark >= 0) & (mark <= 2 * num[:, [K]] + 1)), "a row is beaten by more than it can be")
         heap = np.empty((len(num), int(num[:, K].max(initial=1))), np.int64)
