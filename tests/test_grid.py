@@ -303,7 +303,7 @@ class TestGrid:
     @pytest.mark.parametrize(
         ("how", "words"),
         [
-            ({"grid": "hexagonal"}, "grid='hexagonal' is unknown: write one of 'quantile', 'uniform'"),
+            ({"grid": "hexagonal"}, "grid must be one of 'quantile', 'uniform', got 'hexagonal'"),
             ({"slices": 0}, "slices must be .* got 0"),
             ({"slices": 5000}, "slices must be an integer from 1 to 2,048, got 5000"),
         ],

@@ -53,7 +53,7 @@ def test_every_list_is_that_of_an_engine_of_its_own(shape, members, seed, short)
 
 
 def test_lists_that_do_not_fit_on_a_page_go_on_on_the_next(monkeypatch):
-    monkeypatch.setattr(sweep_shared, "_MAX_BUFFER_ROWS", 100)  # rows of a page, or a list and what is written over behind it
+    monkeypatch.setattr(sweep_shared, "_MAX_BUFFER_ROWS", 100)  # or one list
     family = families([sb.TopK(k=k, by="x", window=sb.Counting(700, s)) for k, s in ((3, 7), (41, 31), (90, 11))])[0]
     score, place = np.random.default_rng(0).random(3_000), np.arange(3_000)
     want = build("mintopk", family).advance(Objects(score, place, place), np.array([3_000]))

@@ -13,8 +13,7 @@ import oracle
 import skyband as sb
 from skyband.engines import ENGINES, Objects, build
 from skyband.engines.mtoplist import MTopList
-from skyband.engines.mtops_analyzer import analyze
-from skyband.engines.mtops_scheduler import Scheduler
+from skyband.engines.mtops_scheduler import Scheduler, analyze
 from skyband.workload.family import families
 from strategies import time_query
 

@@ -34,7 +34,7 @@ def steps(engine, **options):
 
 
 def kept(running):
-    return running.kept()[0].id.tolist()
+    return running.band_rows()[0].id.tolist()
 
 
 @pytest.mark.parametrize("engine", ["strict", "relaxed", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf", "hybrid"])
@@ -58,7 +58,7 @@ def test_table_3_sasf():
         ([7], [9], S[9], [11, 10, 9]),
     ]
     for (i, running, answers), row in zip(steps("sasf", buffer=3, cell=CELL), printed, strict=True):
-        screen, threshold, buffer = running.screened()
+        screen, threshold, buffer = running.filter_rows()
         assert (kept(running), screen, -threshold, buffer) == row, f"step {i}"
         assert answers.id.tolist() == [TOP[i - 1]]
 

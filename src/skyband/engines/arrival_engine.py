@@ -1,14 +1,24 @@
-"""Holds the lists of an engine and calls the loop over objects in rounds, until all arrivals are taken."""
+"""The base of engines driven by every object: an answer after each arrival, over the last n objects or the last time.
+
+`strict`, `relaxed` and `probabilistic` differ in when a list of candidates forgets an object; `filtered` puts a buffer
+and a second such list before the first two, `hybrid` switches between the last two while it runs. All of them share one
+loop, `kernels/arrival.py`.
+
+Pripuzic, Podnar Zarko and Aberer, "Time- and Space-Efficient Sliding Window Top-k Query Processing", ACM TODS 40(1),
+2015. There smaller scores are better; here larger ones are.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skyband.engines.candidate_limit import limit as candidate_limit
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import check_progress, check_ranked, column, float_column, require, validate
-from skyband.errors import SnapshotError
+from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import arrival as kernels
 from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.arrival import (
@@ -51,18 +61,24 @@ from skyband.kernels.ranked import (
     K,
     Ranked,
 )
+from skyband.query.duration import format_duration, parse_duration
+from skyband.query.limits import MAX_ROWS
+from skyband.query.validation import check_integer, check_number, invalid
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines.family import QueryFamily
-    from skyband.engines.validation import Column
+    from skyband.engines.validation import ColumnSpec
+    from skyband.query import TopK
 
-_PAGE = 1 << 16  # rows told before the loop comes up for air
+_BUFFER_ROWS = 1 << 16  # rows of answers after which the loop returns
+_WINDOW_ROWS = 1_000_000  # assumed in a window by time: the limit grows with the logarithm only, so more does no harm
+_DEFAULT_BUFFER = 2000  # rows, the paper's default; 1/20 of its window
 
 
-class Rule(NamedTuple):
+class PruningRule(NamedTuple):
     """When a list forgets an object."""
 
     kind: int
@@ -71,31 +87,72 @@ class Rule(NamedTuple):
     least: int = 0
     rate: float = 0.0
 
+    @classmethod
+    def strict(cls) -> PruningRule:
+        """As soon as k later ones beat it (SA, SF)."""
+        return cls(STRICT)
 
-def strict() -> Rule:
-    """As soon as k later ones beat it (SA, SF)."""
-    return Rule(STRICT)
+    @classmethod
+    def relaxed(cls, k: int, gamma: object = 0.2) -> PruningRule:
+        """When the candidates have grown by `gamma` since the last pruning (RA, RF); the first one is at 4 k."""
+        return cls(RELAXED, limit=4 * k, rate=check_number("gamma", gamma, least=0))
+
+    @classmethod
+    def probabilistic(
+        cls, query: TopK, limit: object = None, additional: object = 10, sigma: object = 0.001
+    ) -> PruningRule:
+        """When k + limit + additional others rank above it (PA). The bar gives way by half of the last gap."""
+        rows = WindowAssigner.of(query.window).size if query.window.counts else _WINDOW_ROWS
+        needed = _limit(rows, query.k, limit, sigma)
+        extra = check_integer("additional", additional, 0, MAX_ROWS)
+        return cls(PROBABILISTIC, needed, extra, least=needed, rate=0.5)
+
+    @classmethod
+    def probabilistic_filter(cls, query: TopK, span: int, limit: object = None, sigma: object = 0.001) -> PruningRule:
+        """The same for a filter (PF): the bar gives way by the whole gap, and is given up only with the last gap."""
+        needed = _limit(span if query.window.counts else _WINDOW_ROWS, query.k, limit, sigma)
+        return cls(PROBABILISTIC, needed, least=2, rate=1.0)
 
 
-def relaxed(k: int, gamma: float) -> Rule:
-    """When the candidates have grown by `gamma` since the last look (RA, RF); the first one is at 4 k."""
-    return Rule(RELAXED, limit=4 * k, rate=gamma)
+NO_LIST = PruningRule(NONE)
 
 
-def probabilistic(limit: int, additional: int) -> Rule:
-    """When k + limit + additional others rank above it (PA). The bar gives way by half of the last gap."""
-    return Rule(PROBABILISTIC, limit, additional, least=limit, rate=0.5)
+def _limit(rows: int, k: int, limit: object, sigma: object) -> int:
+    """Return how many candidates to keep behind the k best: as given, or as many as definition 4.5 needs."""
+    needed = candidate_limit(rows, k, check_number("sigma", sigma, above=0, below=1)).summed
+    return needed if limit is None else check_integer("limit", limit, 1, MAX_ROWS)
 
 
-def screening(limit: int) -> Rule:
-    """The same for a filter (PF): the bar gives way by the whole gap, and is given up only with the last gap."""
-    return Rule(PROBABILISTIC, limit, least=2, rate=1.0)
+def buffer_span(query: TopK, buffer: object) -> int:
+    """Return how far back a buffer reaches: in rows, or in microseconds for windows by time.
+
+    At most half the window (theorem 5.1): otherwise what made an object wait could leave before it does.
+    """
+    size = WindowAssigner.of(query.window).size
+    most = (size + 1) // 2
+    if query.window.counts:
+        if buffer is None:
+            return min(_DEFAULT_BUFFER, most)
+        rows = check_integer("buffer", buffer, 1, MAX_ROWS)
+        if rows > most:
+            msg = f"buffer must be at most half of the {size} rows of the window, got {rows}: write at most {most}"
+            raise QueryError(msg)
+        return rows
+    if buffer is None:
+        return max(size // 20, 1)
+    if not isinstance(buffer, (str, timedelta)):
+        raise invalid("buffer", "be a length of time", buffer, repr(format_duration(max(size // 20, 1))))
+    length = parse_duration(buffer, "buffer")
+    if not 0 < length <= most:
+        msg = (
+            f"buffer must be above zero and at most half the window's {format_duration(size)}, got {buffer!r}: "
+            f'write at most "{format_duration(max(size // 2, 1))}"'
+        )
+        raise QueryError(msg)
+    return length
 
 
-NO_LIST = Rule(NONE)
-
-
-def _list_holds(prefix: str, rows: str) -> dict[str, Column]:
+def _list_columns(prefix: str, rows: str) -> dict[str, ColumnSpec]:
     return {
         prefix + "score": float_column(rows),
         prefix + "time": column("i8", rows),
@@ -106,15 +163,15 @@ def _list_holds(prefix: str, rows: str) -> dict[str, Column]:
     }
 
 
-_HOLDS = {
+_COLUMNS = {
     "buffer_score": column("f8", "buffer"),
     "buffer_time": column("i8", "buffer"),
     "buffer_id": column("i8", "buffer"),
     "buffer_wait": column("f8", "buffer"),
-    **_list_holds("", "rows"),
-    **_list_holds("filter_", "screened"),
+    **_list_columns("", "rows"),
+    **_list_columns("filter_", "screened"),
     "state": column("i8", STATE),
-    "rules": column("f8", 2 * len(Rule._fields) + 2),
+    "rules": column("f8", 2 * len(PruningRule._fields) + 2),
     "now": column("i8", 1),
 }
 
@@ -125,8 +182,8 @@ class ArrivalEngine(OneGroupEngine):
     def __init__(
         self,
         family: QueryFamily,
-        band: Rule,
-        screen: Rule = NO_LIST,
+        band: PruningRule,
+        filter_rule: PruningRule = NO_LIST,
         *,
         span: int = 0,
         cell: float = 0.0,
@@ -134,13 +191,13 @@ class ArrivalEngine(OneGroupEngine):
     ) -> None:
         query = family.query
         self._k, self._size, self._span = int(query.k), WindowAssigner.of(query.window).size, span
-        self._counts, self._once = query.window.counts, query.emit == "arrivals"
-        self._rules = np.array([*band, *screen, span, cell])
-        self._filtered = screen.kind != NONE
-        self.band = _empty(self._k, band, 0.0)
-        self.screen = _empty(self._k, screen, cell)
+        self._counts, self._partial = query.window.counts, query.emit == "arrivals"
+        self._rules = np.array([*band, *filter_rule, span, cell])
+        self._filtered = filter_rule.kind != NONE
+        self.band = _empty_list(self._k, band, 0.0)
+        self.filter = _empty_list(self._k, filter_rule, cell)
         none = np.empty(0, np.int64)
-        self.rows = Rows(np.empty(0), none, none, np.empty(0))  # the buffer
+        self.buffer = Rows(np.empty(0), none, none, np.empty(0))
         self._state = np.zeros(STATE, np.int64)
         self.now = -FAR  # what lies a window's size before this has left
         if resume is not None:
@@ -149,183 +206,159 @@ class ArrivalEngine(OneGroupEngine):
 
     @property
     def bar(self) -> float:
-        """Whoever scores less than this is not looked at."""
-        return float((self.screen if self._filtered else self.band).real[BAR])
+        """The score below which arrivals are ignored."""
+        return float((self.filter if self._filtered else self.band).real[BAR])
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
-        """One step for every arrival, or for every position before `upto`."""
+        """Take one step for every arrival, or for every position before `upto`."""
         end, state = int(np.asarray(upto).item()), self._state
         rows = self._with_buffer(arrivals)
-        waiting = len(rows.id) - len(arrivals.id)
-        state[ROW], state[TAIL] = waiting, 0
-        state[SEEN] -= waiting
+        buffered = len(rows.id) - len(arrivals.id)
+        state[ROW], state[TAIL] = buffered, 0
+        state[SEEN] -= buffered
         held = len(rows.id) + self.band.num[END] - self.band.num[HEAD]
-        shape = Shape(self._k, self._size, self._span, self._counts, self._once, min(self._k, int(held)))
-        pages, why = [], kernels.PAGE
+        shape = Shape(self._k, self._size, self._span, self._counts, self._partial, min(self._k, int(held)))
+        capacity = max(shape.most, min(_BUFFER_ROWS, 4 * len(arrivals.id) + 64))
+        found, why = [], kernels.PAGE
         while why != FINISHED:
             state[[LISTS, OUT]] = 0
-            room = max(shape.most, min(_PAGE, 4 * len(arrivals.id) + 64))
-            page = AnswerBuffer.allocate(room, room, "end", "rank")
-            while (why := kernels.advance(rows, end, shape, self.band, self.screen, page, state)) == ROOM:
-                self.band, self.screen = (_grown(ranked, int(state[NEED])) for ranked in (self.band, self.screen))
-            pages.append(page.written(int(state[LISTS]), int(state[OUT])))
+            answers = AnswerBuffer.allocate(capacity, capacity, "end", "rank")
+            while (why := kernels.advance(rows, end, shape, self.band, self.filter, answers, state)) == ROOM:
+                self.band, self.filter = (_grow(one, int(state[NEED])) for one in (self.band, self.filter))
+            found.append(answers.written(int(state[LISTS]), int(state[OUT])))
         state[SEEN] += len(rows.id)
         if self._filtered:
             kept = slice(int(state[TAIL]), None)
-            self.rows = Rows(*(column[kept].copy() for column in rows))
+            self.buffer = Rows(*(part[kept].copy() for part in rows))
         newest = int(arrivals.time[-1]) if len(arrivals.id) else -FAR
         self.now = max(self.now, min(end, FAR), newest)
         self.peak = int(state[PEAK])
-        return _answers(pages, once=self._once)
+        step, stop, _, _, first, id, score, rank = concatenate(found)
+        return Answers(step, stop, np.zeros(len(step), np.int32), first, id, score, rank if self._partial else None)
 
     def owes_empty_list(self) -> bool:
         """Return whether the last list had rows; after every row of a time window none is owed."""
         return self._counts and bool(self._state[SPOKE])
 
     def candidates(self) -> Objects:
-        """What fewer than k better objects outlive, best first, of those that have not left the window."""
-        score, time, id, _ = self._union()
-        left = outlasting(score, time, id, np.zeros(len(id), np.int64), self._k)
-        return Objects(score[:left], time[:left], id[:left])
+        """Return the rows of the window that fewer than k better ones outlive, best first."""
+        waits = ~np.isnan(self.buffer.wait)
+        rows = Objects.concat([self.band_rows()[0], Objects(*(part[waits] for part in self.buffer[:3]))])
+        rows = rows.take(rows.time > self.now - self._size).by_rank()
+        left = slice(kernels.outlasting(*rows[:3], np.zeros(len(rows.id), np.int64), self._k))
+        return rows.take(left)
+
+    def band_rows(self) -> tuple[Objects, np.ndarray]:
+        """Return the band as it is, best first, and which of its rows have been reported."""
+        score, time, id, mark = _kept(self.band)
+        return Objects(score, time, id), mark & TOLD
+
+    def kept_counts(self) -> tuple[int, int]:
+        """Return how many references to objects lists have, and how many objects are in lists and buffer."""
+        lists = [_kept(one)[2] for one in (self.band, self.filter) if one.num[KIND] != NONE]
+        return sum(map(len, lists)), len(np.union1d(lists[0], self.buffer.id))
 
     def snapshot(self) -> Snapshot:
-        """Lists, buffer and numbers."""
-        saved = {f"buffer_{name}": part.copy() for name, part in zip(Rows._fields, self.rows, strict=True)}
-        for listed, prefix in ((self.band, ""), (self.screen, "filter_")):
-            for name, part in zip(("score", "time", "id", "mark"), _columns(listed), strict=True):
+        """Return lists, buffer and numbers."""
+        saved = {f"buffer_{name}": part.copy() for name, part in zip(Rows._fields, self.buffer, strict=True)}
+        for one, prefix in ((self.band, ""), (self.filter, "filter_")):
+            for name, part in zip(("score", "time", "id", "mark"), _kept(one), strict=True):
                 saved[prefix + name] = part.copy()
-            saved[prefix + "num"], saved[prefix + "real"] = listed.num.copy(), listed.real.copy()
+            saved[prefix + "num"], saved[prefix + "real"] = one.num.copy(), one.real.copy()
         saved["state"], saved["rules"] = self._state.copy(), self._rules
         saved["now"] = np.array([self.now])
         return saved
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        """Go on from a snapshot."""
-        saved = validate(resume, _HOLDS)
+        saved = validate(resume, _COLUMNS)
         if not np.array_equal(saved["rules"], self._rules) or saved["num"][K] != self._k:
-            msg = (
-                "the snapshot is of another query, or its engine had other options: resume with those it was made with"
-            )
+            msg = "the snapshot is of another query, or of other options: resume with those it was made with"
             raise SnapshotError(msg)
-        self.rows = Rows(*(saved[f"buffer_{name}"] for name in Rows._fields))
-        require(self._filtered or not len(self.rows.id), "there are rows in a buffer that it has not")
-        require(np.diff(self.rows.time) >= 0, "its buffer is in no order of time")
-        self.band, self.screen = (
-            _listed(_right([saved[prefix + name] for name in Ranked._fields if name != "heap"], fresh))
-            for prefix, fresh in (("", self.band), ("filter_", self.screen))
-        )
+        self.buffer = Rows(*(saved[f"buffer_{name}"] for name in Rows._fields))
+        require(self._filtered or not len(self.buffer.id), "there are rows in a buffer that it has not")
+        require(np.diff(self.buffer.time) >= 0, "its buffer is in no order of time")
+        lists = []
+        for prefix, fresh in (("", self.band), ("filter_", self.filter)):
+            score, time, id, mark, num, real = (saved[prefix + name] for name in Ranked._fields if name != "heap")
+            check_ranked(score, id)
+            check_rules(num[None], real[None], mark[None], fresh.num[None], fresh.real[None])
+            require(num[KIND] != NONE or not len(id), "there are rows on a list that it has not")
+            lists.append(_make_list(score, time, id, mark, num, real))
+        self.band, self.filter = lists
         self._state = saved["state"]
         check_progress(self._state[DONE], counts=self._counts)
         require(self._state[PEAK] >= 0, "state has a value that it cannot have")
         self.now = int(saved["now"][0])
 
-    def adopt(self, objects: Objects, told: np.ndarray, buffer: Objects, like: ArrivalEngine) -> None:
-        """Take over `objects`, best first, from another engine at the same step; all of `buffer` is among them."""
-        score, time, id, mark = (column.copy() for column in (*objects[:3], told * np.int64(TOLD)))
-        left = slice(outlasting(score, time, id, mark, self._k))
+    def take_over(self, rows: Objects, reported: np.ndarray, buffer: Objects, like: ArrivalEngine) -> None:
+        """Continue from another engine at the same step with `rows`, best first, which include all of `buffer`."""
+        score, time, id, mark = (part.copy() for part in (*rows[:3], reported * np.int64(TOLD)))
+        left = slice(kernels.outlasting(score, time, id, mark, self._k))
         num = self.band.num.copy()
         num[OLDEST], num[NEWEST] = time[left].min(initial=FAR), time[left].max(initial=-FAR)
-        self.band = _listed([score[left], time[left], id[left], mark[left], num, self.band.real])
+        self.band = _make_list(score[left], time[left], id[left], mark[left], num, self.band.real)
         inside = np.full(len(buffer.id), np.nan)
-        self.rows = Rows(buffer.score.copy(), buffer.time.copy(), buffer.id.copy(), inside)
+        self.buffer = Rows(buffer.score.copy(), buffer.time.copy(), buffer.id.copy(), inside)
         self._state, self.now = like._state.copy(), like.now
 
-    def mark(self, told: np.ndarray) -> None:
-        """Say of each object of the band whether it has been told."""
-        _columns(self.band)[3][:] = told * TOLD
-
-    def kept(self) -> tuple[Objects, np.ndarray]:
-        """The band as it is, best first, and which of it has been told."""
-        score, time, id, mark = _columns(self.band)
-        return Objects(score, time, id), mark & TOLD
-
-    def kept_counts(self) -> tuple[int, int]:
-        """References to objects in its lists, and objects in lists and buffer."""
-        lists = [_columns(ranked)[2] for ranked in (self.band, self.screen) if ranked.num[KIND] != NONE]
-        return sum(map(len, lists)), len(np.union1d(lists[0], self.rows.id))
+    def set_reported(self, reported: np.ndarray) -> None:
+        """Set for each row of the band whether it has been reported."""
+        _kept(self.band)[3][:] = reported * TOLD
 
     def _with_buffer(self, arrivals: Objects) -> Rows:
-        # columns that may not be written to would make numba compile the loop once more for each mixture
-        score, time, id = (np.require(c, requirements=["C", "W"]) for c in arrivals[:3])
+        # Numba would compile the loop once more for each mixture of writable and read-only columns
+        score, time, id = (np.require(part, requirements=["C", "W"]) for part in arrivals[:3])
         if not self._filtered:
             return Rows(score, time, id, np.empty(0))
-        old = self.rows
-        return Rows(
-            np.concatenate([old.score, score]),
-            np.concatenate([old.time, time]),
-            np.concatenate([old.id, id]),
-            np.concatenate([old.wait, score]),
-        )
-
-    def _union(self) -> tuple[np.ndarray, ...]:
-        """Band and waiting rows that are still in the window, best first; whether each has been told."""
-        waits = ~np.isnan(self.rows.wait)
-        parts = zip(
-            _columns(self.band), (*(c[waits] for c in self.rows[:3]), np.zeros(waits.sum(), np.int64)), strict=True
-        )
-        columns = [np.concatenate(pair) for pair in parts]
-        alive = np.flatnonzero(columns[1] > self.now - self._size)
-        order = alive[np.lexsort((columns[2][alive], columns[0][alive]))[::-1]]
-        return tuple(column[order] for column in columns)
+        return Rows(*(np.concatenate(pair) for pair in zip(self.buffer, (score, time, id, score), strict=True)))
 
 
-def outlasting(score: np.ndarray, time: np.ndarray, id: np.ndarray, mark: np.ndarray, k: int) -> int:
-    """Prune ranked columns in place; how many objects are left."""
-    return int(kernels.outlasting(score, time, id, mark, k))
+def check_rules(
+    num: np.ndarray, real: np.ndarray, mark: np.ndarray, fresh_num: np.ndarray, fresh_real: np.ndarray
+) -> None:
+    """Reject stored lists, one a row, whose rules are not those of new ones, or whose marks are too large."""
+    fixed = [KIND, K, ADDITIONAL, LEAST]
+    same = np.array_equal(num[:, fixed], fresh_num[:, fixed])
+    same = same and np.array_equal(real[:, [RATE, CELL]], fresh_real[:, [RATE, CELL]])
+    require(same and (num[:, LIMIT] >= 0).all(), "a list has other rules than its engine")
+    limits = (num[:, LIMIT] == fresh_num[:, LIMIT]) | (num[:, KIND] == RELAXED)
+    require(limits, "a list has another limit than its engine")
+    require((mark >= 0) & (mark <= 2 * num[:, [K]] + 1), "a row on a list is beaten by more than it can be")
 
 
-def _empty(k: int, rule: Rule, cell: float) -> Ranked:
+def _empty_list(k: int, rule: PruningRule, cell: float) -> Ranked:
     num, real = np.zeros(NUMBERS, np.int64), np.zeros(REALS)
     num[[KIND, K, LIMIT, ADDITIONAL, LEAST]] = rule.kind, k, rule.limit, rule.additional, rule.least
     num[[OLDEST, NEWEST]] = FAR, -FAR
     real[[BAR, RATE, CELL, THRESHOLD]] = -np.inf, rule.rate, cell, -np.inf
     none = np.empty(0, np.int64)
-    return _listed([np.empty(0), none, none, none, num, real])
+    return _make_list(np.empty(0), none, none, none, num, real)
 
 
-def _listed(columns: list[np.ndarray]) -> Ranked:
-    """A list of its objects alone, with some room around them."""
-    *objects, num, real = columns
-    num = num.copy()
+def _make_list(*columns: np.ndarray) -> Ranked:
+    """Make a list of score, time, id, mark, numbers and reals, with some space around the objects."""
+    *objects, num, real = (part.copy() for part in columns)
     num[HEAD], num[END] = 0, len(objects[0])
-    ranked = Ranked(*(c.copy() for c in objects), np.empty(0, np.int64), num, real.copy())  # type: ignore[call-arg]
-    return _grown(ranked, 1)
+    return _grow(Ranked(*objects, np.empty(0, np.int64), num, real), 1)  # type: ignore[call-arg]
 
 
-def _right(columns: list[np.ndarray], fresh: Ranked) -> list[np.ndarray]:
-    """The columns of a saved list, which must be one of the same kind as the `fresh` one."""
-    score, _, id, mark, num, more = columns
-    fixed = [KIND, K, ADDITIONAL, LEAST]
-    same = np.array_equal(num[fixed], fresh.num[fixed]) and np.array_equal(more[[RATE, CELL]], fresh.real[[RATE, CELL]])
-    require(same and num[LIMIT] >= 0, "a list has other rules than its engine")
-    require(num[KIND] != NONE or not len(id), "there are rows on a list that it has not")
-    require((num[LIMIT] == fresh.num[LIMIT]) | (num[KIND] == RELAXED), "a list has another limit than its engine")
-    check_ranked(score, id)
-    require(mark <= 2 * num[K] + 1, "a row on a list is beaten by more than it can be")
-    return columns
-
-
-def _columns(ranked: Ranked) -> tuple[np.ndarray, ...]:
+def _kept(ranked: Ranked) -> tuple[np.ndarray, ...]:
+    """Return score, time, id and mark of the objects on a list."""
     held = slice(int(ranked.num[HEAD]), int(ranked.num[END]))
-    return tuple(column[held] for column in ranked[:4])
+    return tuple(part[held] for part in ranked[:4])
 
 
-def _grown(ranked: Ranked, need: int) -> Ranked:
-    """The list in the middle of four times the room that it needs, if it has less than twice."""
+def _grow(ranked: Ranked, need: int) -> Ranked:
+    """Put the list in the middle of four times the space that it needs, if it has less than twice."""
     count = int(ranked.num[END] - ranked.num[HEAD])
     if 2 * (count + need) <= len(ranked.score) or ranked.num[KIND] == NONE:
         return ranked
-    room = max(4 * (count + need), 64)
-    low = (room - count) // 2
-    columns = [np.empty(room, column.dtype) for column in ranked[:4]]
-    for new, old in zip(columns, _columns(ranked), strict=True):
+    capacity = max(4 * (count + need), 64)
+    low = (capacity - count) // 2
+    columns = [np.empty(capacity, part.dtype) for part in ranked[:4]]
+    for new, old in zip(columns, _kept(ranked), strict=True):
         new[low : low + count] = old
     num = ranked.num
     num[HEAD], num[END] = low, low + count
     score, time, id, mark = columns
-    return Ranked(score, time, id, mark, np.empty(min(int(num[K]), room), np.int64), num, ranked.real)
-
-
-def _answers(pages: list[AnswerBuffer], *, once: bool) -> Answers:
-    step, end, _, _, first, id, score, rank = concatenate(pages)
-    return Answers(step, end, np.zeros(len(step), np.int32), first, id, score, rank if once else None)
+    return Ranked(score, time, id, mark, np.empty(min(int(num[K]), capacity), np.int64), num, ranked.real)

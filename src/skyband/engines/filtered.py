@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.arrival_engine import ArrivalEngine, Rule, relaxed, screening, strict
-from skyband.engines.candidate_limit import limit as candidate_limit
-from skyband.engines.options import coefficient, probability, span, whole, width
-from skyband.engines.probabilistic import ROWS
+from skyband.engines.arrival_engine import ArrivalEngine, PruningRule, buffer_span
 from skyband.kernels.ranked import CELL, END, HEAD, THRESHOLD
+from skyband.query.validation import check_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +44,7 @@ class Filtered(ArrivalEngine):
     >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="sasf", options={"buffer": 3})
     Traceback (most recent call last):
         ...
-    skyband.errors.QueryError: buffer=3 is more than half of the 3 rows of the window, so answers could miss rows
-    that still wait in it: write at most 2
+    skyband.errors.QueryError: buffer must be at most half of the 3 rows of the window, got 3: write at most 2
 
     References
     ----------
@@ -61,47 +58,43 @@ class Filtered(ArrivalEngine):
         family: QueryFamily,
         resume: Mapping[str, np.ndarray] | None = None,
         *,
-        band: str,
-        screen: str,
+        band_kind: str,
+        filter_kind: str,
         buffer: object = None,
-        **more: float | None,
+        cell: object = None,
+        **options: object,
     ) -> None:
-        query = family.query
-        reach = span(query, buffer)
-        cell = more.get("cell")
+        span = buffer_span(family.query, buffer)
         super().__init__(
             family,
-            rule(band, query, reach, more),
-            rule(screen, query, reach, more),
-            span=reach,
-            cell=0.0 if cell is None else width("cell", cell),
+            _rule(band_kind, family.query, span, options),
+            _rule(filter_kind, family.query, span, options),
+            span=span,
+            cell=0.0 if cell is None else check_number("cell", cell, above=0),
             resume=resume,
         )
 
-    def screened(self) -> tuple[list[int], float, list[int]]:
-        """The filter's ids, best first, the threshold for its index, and the ids in the buffer, newest first."""
-        num, real = self.screen.num, self.screen.real
+    def filter_rows(self) -> tuple[list[int], float, list[int]]:
+        """Return the filter's ids, best first, the threshold for its index, and the buffer's ids, newest first."""
+        num, real = self.filter.num, self.filter.real
         enough = num[END] - num[HEAD] >= self._k
-        kth = self.screen.score[num[HEAD] + self._k - 1] if enough else -np.inf
-        held = self.screen.id[num[HEAD] : num[END]].tolist()
-        return held, float(real[THRESHOLD] if real[CELL] else kth), self.rows.id[::-1].tolist()
+        kth = self.filter.score[num[HEAD] + self._k - 1] if enough else -np.inf
+        held = self.filter.id[num[HEAD] : num[END]].tolist()
+        return held, float(real[THRESHOLD] if real[CELL] else kth), self.buffer.id[::-1].tolist()
 
 
-def rule(name: str, query: TopK, reach: int, more: Mapping[str, float | None]) -> Rule:
-    """When a list forgets: by name, over a buffer that reaches so far."""
+def _rule(name: str, query: TopK, span: int, options: Mapping[str, object]) -> PruningRule:
+    """Return when a list forgets, by name; a filter's is over a buffer of this span."""
     if name == "strict":
-        return strict()
+        return PruningRule.strict()
     if name == "relaxed":
-        return relaxed(query.k, coefficient("gamma", more.get("gamma", 0.2)))
-    rows = reach if query.window.counts else ROWS
-    needed = candidate_limit(rows, query.k, probability("sigma", more.get("sigma", 0.001))).summed
-    limit = more.get("limit")
-    return screening(needed if limit is None else whole("limit", limit, 1))
+        return PruningRule.relaxed(query.k, options.get("gamma", 0.2))
+    return PruningRule.probabilistic_filter(query, span, options.get("limit"), options.get("sigma", 0.001))
 
 
-sasf = partial(Filtered, band="strict", screen="strict")
-sarf = partial(Filtered, band="strict", screen="relaxed")
-sapf = partial(Filtered, band="strict", screen="probabilistic")
-rasf = partial(Filtered, band="relaxed", screen="strict")
-rarf = partial(Filtered, band="relaxed", screen="relaxed")
-rapf = partial(Filtered, band="relaxed", screen="probabilistic")
+sasf = partial(Filtered, band_kind="strict", filter_kind="strict")
+sarf = partial(Filtered, band_kind="strict", filter_kind="relaxed")
+sapf = partial(Filtered, band_kind="strict", filter_kind="probabilistic")
+rasf = partial(Filtered, band_kind="relaxed", filter_kind="strict")
+rarf = partial(Filtered, band_kind="relaxed", filter_kind="relaxed")
+rapf = partial(Filtered, band_kind="relaxed", filter_kind="probabilistic")

@@ -4,43 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from skyband.errors import QueryError
 from skyband.kernels.grid import Grid
-from skyband.query.validation import check_integer
+from skyband.query.validation import check_choice, check_integer
 
 GRIDS = ("quantile", "uniform")
-SAMPLE = 4096  # objects that a grid is learnt from
-_CELLS = 1 << 14  # at most, unless a number of slices is asked for
+SAMPLE = 4096  # objects that a grid is fitted to
+_USUAL_CELLS = 1 << 14  # at most, unless a number of slices is asked for
 _PER_CELL = 16  # objects, where that leaves enough cells
-_MOST = 1 << 22  # cells of a grid
+_MAX_CELLS = 1 << 22
 
 
 def slices_for(objects: int, d: int) -> int:
-    """Into how many slices to cut each dimension, for a window of so many objects.
+    """Return into how many slices to cut each dimension, for a window of so many objects.
 
     Examples
     --------
     >>> slices_for(40_000, 1), slices_for(40_000, 2), slices_for(40_000, 4), slices_for(40_000, 10)
     (256, 50, 7, 2)
     """
-    if 1 << d > _MOST:  # so many dimensions that two slices of each are too many
+    if 1 << d > _MAX_CELLS:  # so many dimensions that two slices of each are too many
         return 1
-    cells = min(max(objects // _PER_CELL, 4), _CELLS)
+    cells = min(max(objects // _PER_CELL, 4), _USUAL_CELLS)
     return min(max(int(cells ** (1 / d) + 1e-9), 2), 256)
 
 
-def check(grid: object, slices: object, d: int) -> None:
-    """Raise unless a grid of this kind can be had."""
-    if grid not in GRIDS:
-        msg = f"grid={grid!r} is unknown: write one of {', '.join(map(repr, GRIDS))}"
-        raise QueryError(msg)
-    if slices is None:
-        return
-    check_integer("slices", slices, 1, max(int(_MOST ** (1 / d) + 1e-9), 1))
+def check_grid(grid: object, slices: object, d: int) -> None:
+    """Raise unless a grid of this kind can be made."""
+    check_choice("grid", grid, GRIDS)
+    if slices is not None:
+        check_integer("slices", slices, 1, max(int(_MAX_CELLS ** (1 / d) + 1e-9), 1))
 
 
 def cut(sample: np.ndarray, slices: int, kind: str = "quantile") -> Grid:
-    """A grid that fits a sample of points: "uniform" slices are equally wide, "quantile" slices equally full.
+    """Make a grid that fits a sample of points: "uniform" slices are equally wide, "quantile" slices equally full.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.engines.grid_cells import SAMPLE, check, cut, slices_for
+from skyband.engines.grid_cells import SAMPLE, check_grid, cut, slices_for
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine
 from skyband.engines.validation import check_progress, require
 from skyband.errors import SnapshotError
@@ -79,7 +79,7 @@ class GridEngine(OneGroupEngine):
     def __init__(self, family: QueryFamily, *, grid: str, slices: int | None, index: bool, partial: bool) -> None:
         self._assigner = assigner = WindowAssigner.of(family.query.window)
         self._set_targets(family)
-        check(grid, slices, self.dimensions)
+        check_grid(grid, slices, self.dimensions)
         self._usual_rows = assigner.size if assigner.counts else _WINDOW_ROWS
         self._slices = slices or slices_for(self._usual_rows, self.dimensions)
         self._grid_kind, self._indexed, self._partial = grid, index, partial

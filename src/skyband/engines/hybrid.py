@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skyband.engines.arrival_engine import NO_LIST, ArrivalEngine, Rule, relaxed
-from skyband.engines.filtered import rule
-from skyband.engines.options import coefficient, span
-from skyband.engines.probabilistic import pa_rule
+from skyband.engines.arrival_engine import NO_LIST, ArrivalEngine, PruningRule, buffer_span
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import column, require, section, validate
 from skyband.kernels.chance import NO_ORDER, crowd, looked
@@ -33,7 +30,7 @@ _HOLDS = {
     "state": column("i8", 5),
     "switches": column("i8", "switches", 4),
 }
-_NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+_NOTHING = Objects.empty()
 
 
 class Switch(NamedTuple):
@@ -81,21 +78,22 @@ class Hybrid(OneGroupEngine):
     Pripuzic et al., TODS 2015, end of section 4.1.3, where it is left for future work.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one name for each option
         self,
         family: QueryFamily,
         resume: Mapping[str, np.ndarray] | None = None,
         *,
         buffer: object = None,
+        gamma: float = 0.2,
+        sigma: float = 0.001,
         limit: int | None = None,
         additional: int = 10,
-        **more: float,
     ) -> None:
         query = family.query
-        self._family, self._size, self._span = family, WindowAssigner.of(query.window).size, span(query, buffer)
-        self._random = pa_rule(query, limit, additional, more.get("sigma", 0.001))
-        self._ordered = relaxed(query.k, coefficient("gamma", more.get("gamma", 0.2)))
-        self._screen = rule("probabilistic", query, self._span, more)
+        self._family, self._size, self._span = family, WindowAssigner.of(query.window).size, buffer_span(query, buffer)
+        self._random = PruningRule.probabilistic(query, limit, additional, sigma)
+        self._ordered = PruningRule.relaxed(query.k, gamma)
+        self._filter = PruningRule.probabilistic_filter(query, self._span, sigma=sigma)
         self._running, self._exact = self._pa(), False  # the engine at work; True: it is RAPF
         self._beside: ArrivalEngine | None = None  # the PA that is to take over, and since when it runs
         self._since = 0
@@ -135,7 +133,7 @@ class Hybrid(OneGroupEngine):
 
     def candidates(self) -> Objects:
         """What the engine at work keeps, and while it is PA, the buffer."""
-        kept = self._running.kept()[0] if not self._exact else self._running.candidates()
+        kept = self._running.band_rows()[0] if not self._exact else self._running.candidates()
         if not self._exact:
             kept = _ranked(kept, self._recent)
         kept = kept.take(kept.time > self._running.now - self._size)
@@ -145,7 +143,7 @@ class Hybrid(OneGroupEngine):
     def kept_counts(self) -> tuple[int, int]:
         """References to objects in the lists of all engines at work, and objects in lists and buffer."""
         parts = [self._running] if self._beside is None else [self._running, self._beside]
-        ids = np.concatenate([self._recent.id, *(np.r_[part.kept()[0].id, part.rows.id] for part in parts)])
+        ids = np.concatenate([self._recent.id, *(np.r_[part.band_rows()[0].id, part.buffer.id] for part in parts)])
         return sum(part.kept_counts()[0] for part in parts), len(np.unique(ids))
 
     def snapshot(self) -> Snapshot:
@@ -183,13 +181,10 @@ class Hybrid(OneGroupEngine):
         ]
 
     def _pa(self, resume: Mapping[str, np.ndarray] | None = None) -> ArrivalEngine:
-        return self._made(self._random, NO_LIST, 0, resume)
+        return ArrivalEngine(self._family, self._random, NO_LIST, resume=resume)
 
     def _rapf(self, resume: Mapping[str, np.ndarray] | None = None) -> ArrivalEngine:
-        return self._made(self._ordered, self._screen, self._span, resume)
-
-    def _made(self, band: Rule, screen: Rule, reach: int, resume: Mapping[str, np.ndarray] | None) -> ArrivalEngine:
-        return ArrivalEngine(self._family, band, screen, span=reach, resume=resume)
+        return ArrivalEngine(self._family, self._ordered, self._filter, span=self._span, resume=resume)
 
     def _take(self, part: Objects, upto: int | np.ndarray) -> Answers:
         """Hand a part to the engines, and remember the end of it."""
@@ -202,8 +197,8 @@ class Hybrid(OneGroupEngine):
                 buffered = crowd(np.concatenate([self._recent.time, scored.time]), self._span)
                 self.peak = max(self.peak, self._running.peak + int(buffered))
             begins = scored.time[-1] - self._span + 1
-            self._recent = _together(
-                *(rows.take(slice(_before(rows, begins), None)) for rows in (self._recent, scored))
+            self._recent = Objects.concat(
+                rows.take(slice(_before(rows, begins), None)) for rows in (self._recent, scored)
             )
             told = np.concatenate([self._told, answers.id]) if answers.rank is not None else self._told
             self._told = told[told >= self._recent.id[0]]
@@ -214,7 +209,7 @@ class Hybrid(OneGroupEngine):
         """What each block looks like that ended before one of these begins; the first of them began in the buffer."""
         if not len(begins):
             return begins
-        rows = _together(self._recent, scored.take(slice(_before(scored, begins[0] * self._span))))
+        rows = Objects.concat([self._recent, scored.take(slice(_before(scored, begins[0] * self._span)))])
         first = self._tested(rows, np.array([self._block]), begins[:1])
         return np.concatenate([first, self._tested(scored, begins[:-1], begins[1:])])
 
@@ -225,7 +220,7 @@ class Hybrid(OneGroupEngine):
         count = np.minimum(length, _SAMPLE)
         place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         step = np.repeat(length - 1, count), np.repeat(np.maximum(count - 1, 1), count)
-        sample = _together(self._sample, rows.take(np.repeat(block[0], count) + place * step[0] // step[1]))
+        sample = Objects.concat([self._sample, rows.take(np.repeat(block[0], count) + place * step[0] // step[1])])
         high = len(self._sample.id) + np.cumsum(count)
         low = np.minimum(np.searchsorted(sample.time, begins * self._span - self._size), high)
         if len(begins):
@@ -246,17 +241,17 @@ class Hybrid(OneGroupEngine):
                 self._be_exact(self._block, begins, why)
         elif self._beside is None:
             self._beside, self._since = self._pa(), begins
-            self._beside.adopt(_NOTHING, np.empty(0, np.int64), _NOTHING, self._running)
+            self._beside.take_over(_NOTHING, np.empty(0, np.int64), _NOTHING, self._running)
         else:
             self._be_fast(begins)
 
     def _be_exact(self, ended: int, block: int, why: int) -> None:
         """RAPF takes over PA's objects and all of the buffer."""
-        objects, told = self._running.kept()
+        objects, told = self._running.band_rows()
         kept = _ranked(objects, self._recent)
         reported = np.isin(kept.id, np.concatenate([objects.id[told > 0], self._told]))
         exact = self._rapf()
-        exact.adopt(kept, reported.astype(np.int64), self._recent, self._running)
+        exact.take_over(kept, reported.astype(np.int64), self._recent, self._running)
         self._running, self._exact = exact, True
         since = ended * self._span + (self._size - 1 if ended != self._began else 0)
         self._note(Switch(block * self._span, "rapf", _WHYS[why], since))
@@ -264,11 +259,11 @@ class Hybrid(OneGroupEngine):
     def _be_fast(self, block: int) -> None:
         """The PA beside RAPF takes over; what RAPF has pruned can never be reported again."""
         assert self._beside is not None
-        objects, _ = self._beside.kept()
-        known, told = self._running.kept()
-        buffer = self._running.rows
+        objects, _ = self._beside.band_rows()
+        known, told = self._running.band_rows()
+        buffer = self._running.buffer
         new = np.concatenate([known.id[told == 0], buffer.id[~np.isnan(buffer.wait)]])
-        self._beside.mark(~np.isin(objects.id, new))
+        self._beside.set_reported(~np.isin(objects.id, new))
         self._running, self._exact, self._beside = self._beside, False, None
         self._note(Switch(block * self._span, "probabilistic", _WHYS[2], None))
 
@@ -288,11 +283,6 @@ def _before(rows: Objects, time: int) -> int:
     return int(np.searchsorted(rows.time, time))
 
 
-def _together(one: Objects, other: Objects) -> Objects:
-    return Objects(*(np.concatenate(pair) for pair in zip(one[:3], other[:3], strict=True)))
-
-
 def _ranked(one: Objects, other: Objects) -> Objects:
     """The objects of both, each once, best first."""
-    both = _together(one, other.take(~np.isin(other.id, one.id)))
-    return both.take(np.lexsort((both.id, both.score))[::-1])
+    return Objects.concat([one, other.take(~np.isin(other.id, one.id))]).by_rank()

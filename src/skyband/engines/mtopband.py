@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.mtops import Meta, Views, check_lists
+from skyband.engines.mtops import MTopSEngine, ViewStore, check_lists
 from skyband.kernels import mtopband as kernels
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from skyband.engines.protocol import Objects
 
 
-class Band(Views):
-    """The lists of all views in one column; a list has room for its k."""
+class ListStore(ViewStore):
+    """The lists of all views in one column; a list has space for its k."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Band(Views):
         self.first = np.empty(0, np.int64)
         self.used = 0
 
-    def put(self, rows: Objects) -> None:
+    def insert_while_free(self, rows: Objects) -> None:
         """Insert into every list whose worst row is beaten."""
         kernels.insert(
             *rows[:3],
@@ -38,47 +38,47 @@ class Band(Views):
             self.state,
         )
 
-    def begun(self, at: int, k: int) -> None:
-        """Room for the list of a new view."""
+    def view_opened(self, at: int, k: int) -> None:
+        """Reserve space for the list of a new view."""
         if self.used + k > len(self.lists):
-            self._tidy(at, k)
+            self._compact(at, k)
         self.first[at] = self.used
         self.used += k
 
-    def _tidy(self, views: int, more: int) -> None:
-        """Move the lists of open views together; twice the room if they fill most of it."""
+    def _compact(self, views: int, more: int) -> None:
+        """Move the lists of open views together, into twice the space that they need."""
         k = self.views.k[:views]
         need = int(k.sum()) + more
-        room = np.empty(max(2 * need, 1024), np.int32)
+        lists = np.empty(max(2 * need, 1024), np.int32)
         to = 0
         for at in np.flatnonzero(k):
             low = self.first[at]
-            room[to : to + k[at]] = self.lists[low : low + k[at]]
+            lists[to : to + k[at]] = self.lists[low : low + k[at]]
             self.first[at] = to
             to += int(k[at])
-        self.lists, self.used = room, to
+        self.lists, self.used = lists, to
 
-    def moved(self, gone: int, kept: int, room: int) -> None:
-        """Where the lists begin, moved to the front."""
-        first = np.zeros(room, np.int64)
+    def views_moved(self, gone: int, kept: int, capacity: int) -> None:
+        """Move where the lists begin to the front."""
+        first = np.zeros(capacity, np.int64)
         first[:kept] = self.first[gone : gone + kept]
         self.first = first
 
-    def extra(self) -> int:
-        """The lists and where they begin."""
+    def extra_bytes(self) -> int:
+        """Return the size of the lists and of where they begin."""
         return 4 * int(self.views.k[: self.open_views].sum()) + 8 * self.open_views
 
     def shrink(self, number: int, k: int) -> None:
-        """Let a view want k rows only; with 0 it is closed."""
+        """Reduce a view to k rows; 0 closes it."""
         kernels.shrink(number - self.base, k, self.nodes, self.views, self.lists, self.first, self.state)
 
     def best(self, number: int, k: int, ids: np.ndarray, scores: np.ndarray) -> int:
-        """The first k of a view's list."""
+        """Write the first k of a view's list."""
         view = number - self.base
         return int(kernels.answer(view, k, self.nodes, self.lists, self.first, self.views.held, ids, scores))
 
 
-class MTopBand(Meta):
+class MTopBand(MTopSEngine):
     """Predict the k best of every view, each in a list of its own; objects are kept once.
 
     Windows that begin together share a view, whatever their ends; its k is the largest of theirs, and
@@ -101,7 +101,7 @@ class MTopBand(Meta):
     references; the objects are the minimal set of theorem 5.1.
     """
 
-    structure = Band
+    store_class = ListStore
 
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
         check_lists(family)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.mtops import Meta, Views
+from skyband.engines.mtops import MTopSEngine, ViewStore
 from skyband.kernels import mtoplist as kernels
 
 if TYPE_CHECKING:
     from skyband.engines.protocol import Objects
 
 
-class List(Views):
+class SharedListStore(ViewStore):
     """The list, and a pointer (FP_min) for each view."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class List(Views):
         self.pointer = np.empty(0, np.int32)
         self.order = np.empty(0, np.int32)
 
-    def put(self, rows: Objects) -> None:
+    def insert_while_free(self, rows: Objects) -> None:
         """Insert where a view takes them; pointers move."""
         kernels.insert(
             *rows[:3],
@@ -35,33 +35,33 @@ class List(Views):
             self.state,
         )
 
-    def more_nodes(self) -> None:
-        """Twice the nodes, and room on the list for all of them."""
-        super().more_nodes()
+    def grow_nodes(self) -> None:
+        """Double the nodes, and the list."""
+        super().grow_nodes()
         self.order = np.concatenate([self.order, np.empty(len(self.nodes.next) - len(self.order), np.int32)])
 
-    def begun(self, at: int, k: int) -> None:  # noqa: ARG002 - a list has no room of its own for k
-        """A view that has begun has no pointer until it is full."""
+    def view_opened(self, at: int, k: int) -> None:  # noqa: ARG002 - the list has no space of its own for k
+        """Give a new view no pointer until it is full."""
         self.pointer[at] = -1
 
-    def moved(self, gone: int, kept: int, room: int) -> None:
-        """The pointers, moved to the front."""
-        pointer = np.full(room, -1, np.int32)
+    def views_moved(self, gone: int, kept: int, capacity: int) -> None:
+        """Move the pointers to the front."""
+        pointer = np.full(capacity, -1, np.int32)
         pointer[:kept] = self.pointer[gone : gone + kept]
         self.pointer = pointer
 
     def shrink(self, number: int, k: int) -> None:
-        """Let a view want k rows only; with 0 it is closed."""
+        """Reduce a view to k rows; 0 closes it."""
         kernels.shrink(
             number - self.base, k, self.base, self.nodes, self.views, self.pointer, self.order, self.state
         )  # fmt: skip
 
     def best(self, number: int, k: int, ids: np.ndarray, scores: np.ndarray) -> int:
-        """A walk down the list, past what came before the view began."""
+        """Walk down the list, past what came before the view began."""
         return int(kernels.walk(number, k, self.nodes, ids, scores, self.state))
 
 
-class MTopList(Meta):
+class MTopList(MTopSEngine):
     """Predict the k best of every view on one list.
 
     A row is in a view if the view sees it and it ranks no lower than the view's pointer, FP_min. An object's
@@ -86,34 +86,34 @@ class MTopList(Meta):
     described (here: to the next better object that its view sees).
     """
 
-    structure = List
+    store_class = SharedListStore
 
     def marks(self) -> list[tuple[int, int, int]]:
-        """Of every object, best first: id, start of the first and of the last view that holds it (window marks)."""
-        held = self._held
-        starts = {number: start for start, (number, _) in self._tenants.items()}
+        """Return the window marks of every object, best first: id, starts of the first and last view that hold it."""
+        store = self._store
+        starts = {number: start for start, (number, _) in self._views.items()}
         found = []
-        for node in held.held():
+        for node in store.used_nodes():
             inside = [starts[number] for number in sorted(starts) if self._holds(number, int(node))]
-            found.append((int(held.nodes.id[node]), inside[0], inside[-1]))
+            found.append((int(store.nodes.id[node]), inside[0], inside[-1]))
         return found
 
     def careers(self) -> dict[int, list[int]]:
-        """By id, the starts of the views that hold each object."""
-        starts = sorted((number, start) for start, (number, _) in self._tenants.items())
-        nodes = self._held.nodes
+        """Return the starts of the views that hold each object, by id."""
+        starts = sorted((number, start) for start, (number, _) in self._views.items())
+        nodes = self._store.nodes
         return {
             int(nodes.id[node]): [start for number, start in starts if self._holds(number, int(node))]
-            for node in self._held.held()
+            for node in self._store.used_nodes()
         }
 
     def _holds(self, number: int, node: int) -> bool:
-        held = self._held
-        assert isinstance(held, List)
-        nodes, view = held.nodes, number - held.base
+        store = self._store
+        assert isinstance(store, SharedListStore)
+        nodes, view = store.nodes, number - store.base
         if nodes.pane[node] < number:
             return False
-        if held.views.held[view] < held.views.k[view]:
+        if store.views.held[view] < store.views.k[view]:
             return True
-        worst = held.pointer[view]
+        worst = store.pointer[view]
         return bool((nodes.score[node], nodes.id[node]) >= (nodes.score[worst], nodes.id[worst]))

@@ -1,15 +1,17 @@
-"""The executor of MTopS: the meta query runs moment by moment over a structure of predicted views."""
+"""The executor and the extractor of MTopS: the meta query runs over a structure of predicted views.
+
+Shastri et al., "MTopS: Scalable Processing of Continuous Top-K Multi-Query Workloads", CIKM 2011.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from skyband.engines.mtops_extractor import Extractor
 from skyband.engines.mtops_scheduler import Scheduler
-from skyband.engines.protocol import Objects, OneGroupEngine, Snapshot
+from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import column, object_columns, require, validate
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
@@ -18,17 +20,15 @@ from skyband.windows import MIN_TIME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from skyband.engines.family import QueryFamily
-    from skyband.engines.protocol import Answers
+    from skyband.engines.family import FamilyMember, QueryFamily
+
+_MAX_MOMENTS = 1_000_000
+_MAX_LISTS = 1 << 26
+_COLUMNS = {**object_columns(), "numbers": column("i8", 2), "spoke": column("?", "queries")}
 
 
-_MOMENTS = 1_000_000
-_LISTS = 1 << 26
-_HOLDS = {**object_columns(), "numbers": column("i8", 2), "spoke": column("?", "queries")}
-
-
-class Views(ABC):
-    """The nodes and views that both structures keep; views are numbered from 0 on as they open."""
+class ViewStore(ABC):
+    """The nodes and predicted views that both structures keep; views are numbered from 0 on as they open."""
 
     def __init__(self) -> None:
         self.base = 0  # number of the first view that is kept
@@ -40,66 +40,65 @@ class Views(ABC):
         self.views = Predicted(none, none, np.empty(0), np.empty(0))
 
     def insert(self, rows: Objects) -> None:
-        """Give rows to all views that take them."""
+        """Insert rows into all views that take them."""
         self.state[ROW] = 0
         while self.state[ROW] < len(rows.id):
             if self.state[FREE] < 0:
-                self.more_nodes()
-            self.put(rows)
+                self.grow_nodes()
+            self.insert_while_free(rows)
 
     @abstractmethod
-    def put(self, rows: Objects) -> None:
+    def insert_while_free(self, rows: Objects) -> None:
         """Insert rows from `state[ROW]` on, while there are free nodes."""
 
     @abstractmethod
     def shrink(self, number: int, k: int) -> None:
-        """Let a view want k rows only; with 0 it is closed."""
+        """Reduce a view to k rows; 0 closes it."""
 
     @abstractmethod
     def best(self, number: int, k: int, ids: np.ndarray, scores: np.ndarray) -> int:
-        """Put the k best of view `number` into the columns; how many there are."""
+        """Write the k best of view `number` to the columns; return how many there are."""
+
+    @abstractmethod
+    def view_opened(self, at: int, k: int) -> None:
+        """Prepare what the structure itself keeps for a new view."""
+
+    @abstractmethod
+    def views_moved(self, gone: int, kept: int, capacity: int) -> None:
+        """Move what the structure itself keeps for each view to the front."""
 
     def open(self, k: int) -> int:
-        """A new view at the end, for k rows; its number. Closed ones at the front are forgotten now and then."""
+        """Open a view for k rows behind all others; return its number."""
         if self.open_views == len(self.views.k):
-            self.make_room()
+            self._make_space()
         at = self.open_views
         self.views.k[at], self.views.held[at], self.views.bound[at] = k, 0, -np.inf
         self.views.least[at // BLOCK] = -np.inf
         self.open_views += 1
-        self.begun(at, k)
+        self.view_opened(at, k)
         return self.base + at
 
-    @abstractmethod
-    def begun(self, at: int, k: int) -> None:
-        """What the structure itself needs for a new view."""
-
-    def make_room(self) -> None:
-        """Forget the closed views at the front; twice the room if these are few."""
-        gone = int(np.argmax(self.views.k[: self.open_views] > 0)) if self.open_views else 0
-        if self.open_views and not self.views.k[: self.open_views].any():
-            gone = self.open_views
+    def _make_space(self) -> None:
+        """Forget the closed views at the front; double the capacity if these are few."""
+        wanted = self.views.k[: self.open_views] > 0
+        gone = int(np.argmax(wanted)) if wanted.any() else self.open_views
         kept = self.open_views - gone
-        room = max(2 * kept, BLOCK)
-        room += -room % BLOCK
-        k, count, bound = np.zeros(room, np.int64), np.zeros(room, np.int64), np.full(room, np.inf)
+        capacity = max(2 * kept, BLOCK)
+        capacity += -capacity % BLOCK
+        k, count, bound = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.full(capacity, np.inf)
         for new, old in ((k, self.views.k), (count, self.views.held), (bound, self.views.bound)):
             new[:kept] = old[gone : self.open_views]
         self.views = Predicted(k, count, bound, bound.reshape(-1, BLOCK).min(axis=1))
-        self.moved(gone, kept, room)
+        self.views_moved(gone, kept, capacity)
         self.base += gone
         self.open_views = kept
 
-    def extra(self) -> int:
-        """Bytes that the structure itself keeps for its views."""
+    def extra_bytes(self) -> int:
+        """Return what the structure itself keeps for its views."""
         return 4 * self.open_views
 
-    @abstractmethod
-    def moved(self, gone: int, kept: int, room: int) -> None:
-        """What the structure itself keeps for each view, moved to the front."""
-
-    def more_nodes(self) -> None:
-        """Twice the nodes, the new ones chained as free."""
+    def grow_nodes(self) -> None:
+        """Double the nodes, the new ones chained as free."""
         old = len(self.nodes.next)
         new = max(2 * old, 64)
         self.nodes = Nodes(*(np.concatenate([c, np.empty(new - old, c.dtype)]) for c in self.nodes))
@@ -107,8 +106,8 @@ class Views(ABC):
         self.nodes.next[-1] = self.state[FREE]
         self.state[FREE] = old
 
-    def held(self) -> np.ndarray:
-        """The nodes in use, best first."""
+    def used_nodes(self) -> np.ndarray:
+        """Return the nodes in use, best first."""
         free, node = np.zeros(len(self.nodes.next), np.bool_), int(self.state[FREE])
         while node >= 0:
             free[node] = True
@@ -117,82 +116,119 @@ class Views(ABC):
         return used[np.lexsort((-self.nodes.id[used], -self.nodes.score[used]))]
 
 
-def _check_moments(family: QueryFamily) -> None:
-    """Raise unless the views that may be open at once, and the moments at which they begin and end, are few enough."""
-    longest = max((member.clock.size for member in family.members), default=0)
-    shortest = min((member.clock.slide for member in family.members), default=1)
-    if longest // shortest > _MOMENTS:
-        msg = (
-            f"mtoplist and mtopband open a view for every window: the longest size must be at most {_MOMENTS:,} times "
-            f"the shortest slide, got {longest // shortest:,} times: write engine='sweep'"
-        )
-        raise QueryError(msg)
+class Extractor:
+    """Collects answers: at the end of a query's window, the first k rows of its view, best first.
+
+    A view may serve several queries and hold more rows than this one asks for; in MTopList it also shares its list with
+    all other views. The paper names the task and gives no algorithm.
+
+    Cost: O(k) an answer in MTopBand, O(rows on the list above the k-th) in MTopList.
+
+    References
+    ----------
+    Shastri et al., CIKM 2011, section 3 (QRE) and lemma 6.3. Erratum: section 6.2 takes the answer to be the first
+    k of the list, which is so only if the window that closes is the oldest; with windows of different sizes it need
+    not be, so rows that came before it began are skipped.
+    """
+
+    def __init__(self, store: ViewStore, most: int) -> None:
+        self._store = store
+        self._most = most
+        self._ids, self._scores = np.empty(max(most, 1024), np.int64), np.empty(max(most, 1024))
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a new collection."""
+        self._lists: list[tuple[int, int, int]] = []
+        self._first = [0]
+
+    def extract(self, member: FamilyMember, number: int, start: int, end: int, *, owes_empty: bool) -> bool:
+        """Answer `member` from view `number`; return whether there are rows. An empty list is added if it is owed."""
+        at = self._first[-1]
+        if at + self._most > len(self._ids):
+            more = len(self._ids) + self._most
+            self._ids = np.concatenate([self._ids, np.empty(more, np.int64)])
+            self._scores = np.concatenate([self._scores, np.empty(more)])
+        found = self._store.best(number, member.k, self._ids[at:], self._scores[at:])
+        if found or owes_empty:
+            self.add(member, start, end, found)
+        return found > 0
+
+    def add(self, member: FamilyMember, start: int, end: int, rows: int = 0) -> None:
+        """Add a list of so many rows for a window of `member`."""
+        clock = member.clock
+        self._lists.append(((start - clock.origin) // clock.slide, end, member.number))
+        self._first.append(self._first[-1] + rows)
+
+    def answers(self) -> Answers:
+        """Return all that was collected."""
+        step, end, query = np.array(self._lists, np.int64).reshape(-1, 3).T.copy()
+        first, rows = np.array(self._first, np.int64), slice(self._first[-1])
+        group = np.zeros(len(step), np.int32)
+        return Answers(step, end, group, first, self._ids[rows].copy(), self._scores[rows].copy(), query=query)
 
 
-def check_lists(family: QueryFamily) -> None:
-    """Raise unless there is memory for the k best rows of every view that may be open at once."""
-    lists = sum(member.k * member.clock.ratio for member in family.members)
-    if lists > _LISTS:
-        msg = (
-            f"engine='mtopband' keeps k rows of every open window: these must be at most {_LISTS:,}, got {lists:,}: "
-            f"write engine='sweep'"
-        )
-        raise QueryError(msg)
+class MTopSEngine(OneGroupEngine):
+    """Runs a family over a structure of views: rows come in, views open and close, answers are extracted."""
 
-
-class Meta(OneGroupEngine):
-    """Runs a family of one group over a structure: rows come in, views open and close, answers are extracted."""
-
-    structure: type[Views]
+    store_class: ClassVar[type[ViewStore]]
 
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
         self._members, self._is_single = family.members, family.is_single
-        _check_moments(family)
         self._clocks = [member.clock for member in family.members]
-        self._held = self.structure()
-        self._extractor = Extractor(self._held, max((m.k for m in family.members), default=1))
-        self._plan: Scheduler | None = None
-        self._tenants: dict[int, tuple[int, dict[int, int]]] = {}  # by start: the view's number, and who wants how many
-        self._spoke = np.zeros(family.numbers, np.bool_)
+        self._check_moments()
+        self._store = self.store_class()
+        self._extractor = Extractor(self._store, max((m.k for m in family.members), default=1))
+        self._scheduler: Scheduler | None = None
+        self._views: dict[int, tuple[int, dict[int, int]]] = {}  # by start: the view's number, and the k of each member
+        self._spoke = np.zeros(family.numbers, np.bool_)  # whose last list had rows
         self._done = MIN_TIME
         self.peak = 0
         if resume is not None:
             self._restore(resume)
 
+    def _check_moments(self) -> None:
+        """Raise unless the views that may be open at once, and the moments at which they begin and end, are few."""
+        longest = max((clock.size for clock in self._clocks), default=0)
+        shortest = min((clock.slide for clock in self._clocks), default=1)
+        if longest // shortest > _MAX_MOMENTS:
+            msg = (
+                f"mtoplist and mtopband open a view for every window: the longest size must be at most "
+                f"{_MAX_MOMENTS:,} times the shortest slide, got {longest // shortest:,} times: write engine='sweep'"
+            )
+            raise QueryError(msg)
+
     def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
         """Take `arrivals`, then close every window that ends by `upto`."""
         goal, row, time = int(np.asarray(upto).item()), 0, arrivals.time
         self._extractor.clear()
-        while True:
-            plan = self._awake(int(time[row]) if row < len(time) else None)
-            if plan is None:
-                break
-            now = plan.upcoming
+        while (scheduler := self._schedule(int(time[row]) if row < len(time) else None)) is not None:
+            now = scheduler.upcoming
             stop = int(np.searchsorted(time, now)) if now <= goal else len(time)
             if stop > row:
-                self._held.insert(Objects(*(column[row:stop] for column in arrivals[:3])))
+                self._store.insert(arrivals.take(slice(row, stop)))
             row = stop
             if now > goal:
                 break
-            self._moment(plan)
+            self._run_moment(scheduler)
         self._done = max(self._done, goal)
-        self.peak = int(self._held.state[PEAK])
+        self.peak = int(self._store.state[PEAK])
         answers = self._extractor.answers()
         return answers._replace(query=None) if self._is_single else answers
 
-    def _awake(self, upcoming: int | None) -> Scheduler | None:
-        """The plan; where nothing is kept and none has an empty window to tell, it goes on at the next row."""
-        if self._plan is None or (not self._held.state[COUNT] and not self._spoke.any()):
+    def _schedule(self, upcoming: int | None) -> Scheduler | None:
+        """Return the scheduler; where nothing is kept and no empty window is owed, it skips to the next row."""
+        if self._scheduler is None or not (self._store.state[COUNT] or self.owes_empty_list()):
             if upcoming is None:
                 return None
             self._begin(max(upcoming, self._done))
-        return self._plan
+        return self._scheduler
 
     def _begin(self, since: int) -> None:
         """Begin anew at `since`, with the views of all windows that hold it."""
-        for start in list(self._tenants):
+        for start in list(self._views):
             self._close(start)
-        self._plan = Scheduler(self._members, since)
+        self._scheduler = Scheduler(self._members, since)
         places: dict[int, list[int]] = {}
         for at, clock in enumerate(self._clocks):
             for number in range(clock.first(since), clock.last(since) + 1):
@@ -203,72 +239,84 @@ class Meta(OneGroupEngine):
     def _open(self, start: int, places: Iterable[int]) -> None:
         """Open the view at `start`, for the members at these places."""
         members = self._members
-        wants = {at: members[at].k for at in places if members[at].low <= start < members[at].high}
-        if wants:
-            self._tenants[start] = (self._held.open(max(wants.values())), wants)
+        wanted = {at: members[at].k for at in places if members[at].low <= start < members[at].high}
+        if wanted:
+            self._views[start] = (self._store.open(max(wanted.values())), wanted)
 
     def _close(self, start: int) -> None:
-        number, _ = self._tenants.pop(start)
-        self._held.shrink(number, 0)
+        number, _ = self._views.pop(start)
+        self._store.shrink(number, 0)
 
-    def _moment(self, plan: Scheduler) -> None:
-        """What the scheduler says is next: answers first, then new views."""
-        moment = plan.next()
+    def _run_moment(self, scheduler: Scheduler) -> None:
+        """Do what is scheduled next: answers first, then new views."""
+        moment = scheduler.next()
         for at in moment.close:
             member = self._members[at]
             start = moment.time - self._clocks[at].size
-            number, wants = self._tenants.get(start, (-1, {}))
-            if at not in wants:
-                if self._spoke[member.number] and member.low <= start < member.high:
+            number, wanted = self._views.get(start, (-1, {}))
+            owes_empty = bool(self._spoke[member.number])
+            if at not in wanted:
+                if owes_empty and member.low <= start < member.high:
                     self._spoke[member.number] = False
-                    self._extractor.say_nothing(member, start, moment.time)
+                    self._extractor.add(member, start, moment.time)
                 continue
-            del wants[at]
-            told = self._spoke[member.number]
-            self._spoke[member.number] = self._extractor.extract(member, number, start, moment.time, told=bool(told))
-            if not wants:
+            del wanted[at]
+            self._spoke[member.number] = self._extractor.extract(
+                member, number, start, moment.time, owes_empty=owes_empty
+            )
+            if not wanted:
                 self._close(start)
-            elif max(wants.values()) < self._held.views.k[number - self._held.base]:
-                self._held.shrink(number, max(wants.values()))
+            elif max(wanted.values()) < self._store.views.k[number - self._store.base]:
+                self._store.shrink(number, max(wanted.values()))
         if moment.open:
             self._open(moment.time, moment.open)
 
+    def owes_empty_list(self) -> bool:
+        """Return whether the last list of any query had rows."""
+        return bool(self._spoke.any())
+
     def candidates(self) -> Objects:
-        """Exactly the minimal set, best first."""
-        held, nodes = self._held.held(), self._held.nodes
-        return Objects(nodes.score[held], nodes.time[held], nodes.id[held])
+        """Return exactly the minimal set, best first."""
+        used, nodes = self._store.used_nodes(), self._store.nodes
+        return Objects(nodes.score[used], nodes.time[used], nodes.id[used])
 
     def snapshot(self) -> Snapshot:
-        """The objects kept and how far it has come: the views follow from them (theorem 5.1)."""
+        """Return the candidates and how far it has come: the views follow from them (theorem 5.1)."""
         kept = self.candidates()
         numbers = np.array([self._done, self.peak], np.int64)
         return {"score": kept.score, "time": kept.time, "id": kept.id, "numbers": numbers, "spoke": self._spoke.copy()}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
-        saved = validate(resume, _HOLDS, queries=len(self._spoke))
+        saved = validate(resume, _COLUMNS, queries=len(self._spoke))
         done, peak = (int(n) for n in saved["numbers"])
-        order = np.argsort(saved["id"])
-        rows = Objects(saved["score"], saved["time"], saved["id"]).take(order)
+        rows = Objects(saved["score"], saved["time"], saved["id"]).take(np.argsort(saved["id"]))
         require((np.diff(rows.id) > 0) & (np.diff(rows.time) >= 0), "its rows are in no order of time and id")
         longest = max((clock.size for clock in self._clocks), default=0)
         require((done == MIN_TIME) | (rows.time >= done - 2 * longest), "a row lies far before what is done")
-        if len(order):
-            self.advance(rows, done)  # closes again what was closed, without a word
+        if len(rows.id):
+            self.advance(rows, done)  # closes what was closed before; the answers are dropped
             self._extractor.clear()
         self._spoke[:] = saved["spoke"]
-        if self._plan is None and self._spoke.any():
+        if self._scheduler is None and self.owes_empty_list():
             self._begin(done)
         self._done = done
-        if self._held.state[COUNT] != len(order):
-            msg = f"{self._held.state[COUNT]} of {len(order)} saved rows matter: the snapshot is of another query"
+        if self._store.state[COUNT] != len(rows.id):
+            msg = f"{self._store.state[COUNT]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
             raise SnapshotError(msg)
-        self.peak = self._held.state[PEAK] = peak
+        self.peak = self._store.state[PEAK] = peak
 
     def bytes(self) -> int:
-        """What the objects and the views take, without room that is free."""
-        held, row = self._held, sum(column.itemsize for column in self._held.nodes)
-        return int(held.state[COUNT]) * row + held.open_views * 24 + held.extra()
+        """Return the size of objects and views, without free capacity."""
+        store, row = self._store, sum(part.itemsize for part in self._store.nodes)
+        return int(store.state[COUNT]) * row + store.open_views * 24 + store.extra_bytes()
 
-    def owes_empty_list(self) -> bool:
-        """Return whether the last list of any query had rows."""
-        return bool(self._spoke.any())
+
+def check_lists(family: QueryFamily) -> None:
+    """Raise unless there is memory for the k best rows of every view that may be open at once."""
+    lists = sum(member.k * member.clock.ratio for member in family.members)
+    if lists > _MAX_LISTS:
+        msg = (
+            f"engine='mtopband' keeps k rows of every open window: these must be at most {_MAX_LISTS:,}, "
+            f"got {lists:,}: write engine='sweep'"
+        )
+        raise QueryError(msg)

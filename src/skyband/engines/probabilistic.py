@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival_engine import ArrivalEngine, Rule, probabilistic
-from skyband.engines.candidate_limit import limit as candidate_limit
-from skyband.engines.options import probability, whole
-from skyband.windows import WindowAssigner
+from skyband.engines.arrival_engine import ArrivalEngine, PruningRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,9 +13,6 @@ if TYPE_CHECKING:
 
     from skyband.engines.family import QueryFamily
     from skyband.engines.protocol import Objects
-    from skyband.query import TopK
-
-ROWS = 1_000_000  # taken to be in a window by time: the limit grows with the logarithm only, so more does no harm
 
 
 class Probabilistic(ArrivalEngine):
@@ -31,8 +25,8 @@ class Probabilistic(ArrivalEngine):
     missed and fewer than 1.5 * sigma * N / n reported wrongly, in the mean. On a stream with order in it there is no
     bound: of falling scores it misses nearly all. For windows by time n is unknown; the limit is that of 10^6 rows.
 
-    `limit` candidates are kept, by default as many as definition 4.5 needs (`limits.py`), and up to `additional`
-    more, so that the bar need not be given up whenever one expires.
+    `limit` candidates are kept, by default as many as definition 4.5 needs (`candidate_limit.py`), and up to
+    `additional` more, so that the bar need not be given up whenever one expires.
 
     Cost: one comparison for nearly every arrival; O(k + limit) for a candidate.
     Memory: k + limit + additional objects.
@@ -60,16 +54,9 @@ class Probabilistic(ArrivalEngine):
         additional: int = 10,
         sigma: float = 0.001,
     ) -> None:
-        super().__init__(family, pa_rule(family.query, limit, additional, sigma), resume=resume)
+        super().__init__(family, PruningRule.probabilistic(family.query, limit, additional, sigma), resume=resume)
 
     def candidates(self) -> Objects:
-        """The probabilistic k-skyband: the best-ranked, dominated or not."""
-        objects = self.kept()[0]
+        """Return the probabilistic k-skyband: the best-ranked, dominated or not."""
+        objects = self.band_rows()[0]
         return objects.take(objects.time > self.now - self._size)
-
-
-def pa_rule(query: TopK, limit: int | None, additional: int, sigma: float) -> Rule:
-    """PA's way to forget: its bar gives way by half of the last gap when a candidate expires."""
-    rows = WindowAssigner.of(query.window).size if query.window.counts else ROWS
-    needed = candidate_limit(rows, query.k, probability("sigma", sigma)).summed
-    return probabilistic(needed if limit is None else whole("limit", limit, 1), whole("additional", additional, 0))

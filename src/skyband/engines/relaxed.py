@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival_engine import ArrivalEngine, relaxed
-from skyband.engines.options import coefficient
+from skyband.engines.arrival_engine import ArrivalEngine, PruningRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,4 +43,4 @@ class Relaxed(ArrivalEngine):
     def __init__(
         self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None, *, gamma: float = 0.2
     ) -> None:
-        super().__init__(family, relaxed(family.query.k, coefficient("gamma", gamma)), resume=resume)
+        super().__init__(family, PruningRule.relaxed(family.query.k, gamma), resume=resume)

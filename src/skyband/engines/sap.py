@@ -9,10 +9,10 @@ import numpy as np
 
 from skyband.engines.protocol import Answers, Objects
 from skyband.engines.slide_engine import SlideEngine
-from skyband.errors import QueryError
 from skyband.kernels import sap as kernels
 from skyband.kernels.sap import BUILDS, BUILT, FIRST, MADE, NUMBERS, PARTS, SLOTS, TAKEN, Parts, Rule
 from skyband.kernels.slide import COUNT, OLDEST, PEAK
+from skyband.query.validation import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,11 +123,8 @@ class SAP(SlideEngine):
 
 
 def _rule(partition: str, ratio: int) -> Rule:
-    """How long partitions are, for windows of so many panes."""
-    if partition == "equal":
+    """Return how long partitions are, for windows of so many panes."""
+    if check_choice("partition", partition, ("dynamic", "equal")) == "equal":
         length = math.ceil(ratio / _EQUAL)
         return Rule(length, length, math.inf)
-    if partition == "dynamic":
-        return Rule(math.ceil(ratio / _LEAST), math.ceil(ratio / _MOST), _DROP)
-    msg = f'partition={partition!r} is unknown: write "dynamic" or "equal"'
-    raise QueryError(msg)
+    return Rule(math.ceil(ratio / _LEAST), math.ceil(ratio / _MOST), _DROP)

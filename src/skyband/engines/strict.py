@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skyband.engines.arrival_engine import ArrivalEngine, strict
+from skyband.engines.arrival_engine import ArrivalEngine, PruningRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,4 +39,4 @@ class Strict(ArrivalEngine):
     """
 
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        super().__init__(family, strict(), resume=resume)
+        super().__init__(family, PruningRule.strict(), resume=resume)

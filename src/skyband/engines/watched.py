@@ -7,30 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.arrival_engine import ArrivalEngine
+from skyband.engines.arrival_engine import ArrivalEngine, buffer_span, check_rules
 from skyband.engines.family import QueryFamily
 from skyband.engines.grid_cells import SAMPLE
 from skyband.engines.grid_engine import GridEngine
-from skyband.engines.options import span as buffer_span
 from skyband.engines.protocol import Objects
 from skyband.engines.registry import ENGINES
 from skyband.engines.validation import MAX_MAGNITUDE, ColumnSpec, any_int_column, column, require, validate
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import cells_of
 from skyband.kernels.ranked import (
-    ADDITIONAL,
-    CELL,
     END,
     FAR,
     HEAD,
     KIND,
-    LEAST,
-    LIMIT,
     NUMBERS,
     PROBABILISTIC,
-    RATE,
     REALS,
-    RELAXED,
     K,
     Ranked,
 )
@@ -117,7 +110,7 @@ class Watched(GridEngine):
         filtered = "buffer" in ENGINES[engine].options
         span = buffer_span(family.query, options.get("buffer")) if filtered else 0
         self._shape = Shape(self._targets.kind, self._assigner.size, span, self._assigner.counts)
-        self._band, self._screen = _stacked([s.band for s in lists]), _stacked([s.screen for s in lists])
+        self._band, self._screen = _stacked([s.band for s in lists]), _stacked([s.filter for s in lists])
         low = np.full(queries, -np.inf)
         self._marks = Marks(low, low.copy(), low.copy(), np.full(queries, FAR), np.zeros(queries, np.int8))
         self._words = (queries + 63) // 64
@@ -197,18 +190,13 @@ class Watched(GridEngine):
     def _right(part: str, fresh: Ranked, saved: Mapping[str, np.ndarray]) -> Ranked:
         """Saved lists, which must be of the same kind as the `fresh` ones."""
         score, time, id, mark, num, more = (saved[f"{part}/{name}"] for name in Ranked._fields if name != "heap")
-        fixed = [KIND, K, ADDITIONAL, LEAST]
-        same = np.array_equal(num[:, fixed], fresh.num[:, fixed])
-        require(same and np.array_equal(more[:, [RATE, CELL]], fresh.real[:, [RATE, CELL]]), "a list has other rules")
-        limit = (num[:, LIMIT] == fresh.num[:, LIMIT]) | ((num[:, KIND] == RELAXED) & (num[:, LIMIT] >= 0))
-        require(limit, "a list has another limit than its engine")
         head, end = num[:, HEAD], num[:, END]
         require((head >= 0) & (head <= end) & (end <= score.shape[1]), "a list ends before it begins, or too late")
         place = np.arange(score.shape[1])
         here = (place >= head[:, None]) & (place < end[:, None])
         require(~here | (~np.isnan(score) & (np.abs(time) < MAX_MAGNITUDE)), "a list has a row without a score or time")
         require(~here[:, 1:] | ~here[:, :-1] | (score[:, :-1] >= score[:, 1:]), "a list does not come best first")
-        require(~here | ((mark >= 0) & (mark <= 2 * num[:, [K]] + 1)), "a row is beaten by more than it can be")
+        check_rules(num, more, np.where(here, mark, 0), fresh.num, fresh.real)
         heap = np.empty((len(num), int(num[:, K].max(initial=1))), np.int64)
         return Ranked(score, time, id, mark, heap, num, more)
 

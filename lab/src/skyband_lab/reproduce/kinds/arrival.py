@@ -109,7 +109,7 @@ def space(settings: Settings, data: Path | None) -> dict[str, Any]:
         score = -np.sqrt(((points - target) ** 2).sum(axis=1))
         running.advance(Objects(score, number, number), np.array([len(score)]))
         references += running.kept_counts()[0]
-        kept = np.union1d(kept, np.concatenate([running.kept()[0].id, running.rows.id]))
+        kept = np.union1d(kept, np.concatenate([running.band_rows()[0].id, running.buffer.id]))
     return {"references": references / queries, "objects": len(kept) / queries}
 
 
