@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.groups import Pool, enlarged, marks_of, put_marks, room_for, touched
+from skyband.engines.groups import GroupedRows, grown_capacity, put_marks, resize_marks, take_marks, touched_groups
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.engines.validation import empty_columns, validate
 from skyband.kernels.order import by_group
@@ -45,7 +45,7 @@ class GroupedEngine(Engine):
             saved = validate(resume, self.columns, **sizes)
             self._check(saved)
         *rows, marks = (kind(*(saved[prefix + name] for name in kind._fields)) for prefix, kind in self.parts)  # type: ignore[attr-defined]
-        self._rows = [Pool(part) for part in rows]
+        self._rows = [GroupedRows(part) for part in rows]
         self._marks: Any = marks
         self.peak = int(saved["peak"])
         self._groups = self._capacity  # known ones
@@ -69,7 +69,7 @@ class GroupedEngine(Engine):
         return False
 
     @property
-    def _bands(self) -> Pool:
+    def _bands(self) -> GroupedRows:
         return self._rows[0]
 
     @property
@@ -85,18 +85,18 @@ class GroupedEngine(Engine):
             before, self._upto = self._upto, max(self._upto, upto)
             every = self._may_close(before, upto)
         group = arrivals.group
-        some = None if group is None or every else touched(group, moved, self._capacity)
+        some = None if group is None or every else touched_groups(group, moved, self._capacity)
         if group is None or some is None:
-            rows = [part.whole() for part in self._rows]
+            rows = [part.all_rows() for part in self._rows]
             kept, answers = self._process(rows, self._marks, arrivals, self._goal(upto))
             self._replace_rows(kept)
             return answers
-        marks = marks_of(self._marks, some)
+        marks = take_marks(self._marks, some)
         mine = arrivals._replace(group=np.searchsorted(some, group).astype(np.int32))
         goal = upto[some] if isinstance(upto, np.ndarray) else np.full(len(some), upto, np.int64)
-        kept, answers = self._process([part.part(some) for part in self._rows], marks, mine, goal)
+        kept, answers = self._process([part.rows_of(some) for part in self._rows], marks, mine, goal)
         for part, rows in zip(self._rows, kept, strict=True):
-            part.put(some, rows)
+            part.set_rows(some, rows)
         put_marks(self._marks, some, marks)
         return answers._replace(group=some[answers.group].astype(np.int32))
 
@@ -143,8 +143,8 @@ class GroupedEngine(Engine):
     def _enlarge(self, groups: int) -> None:
         """Have capacity for so many groups."""
         if groups > self._capacity:
-            capacity = room_for(groups, self._capacity)
-            self._marks = enlarged(self._marks, capacity, self.new_group)
+            capacity = grown_capacity(groups, self._capacity)
+            self._marks = resize_marks(self._marks, capacity, self.new_group)
             for part in self._rows:
                 part.enlarge(capacity)
         self._groups = max(self._groups, groups)
@@ -157,9 +157,9 @@ class GroupedEngine(Engine):
     def keep_groups(self, keep: np.ndarray) -> None:
         """Forget all groups except these, and number them from 0 on."""
         known = keep[keep < self._groups]
-        self._marks, self._groups = marks_of(self._marks, known), len(known)
+        self._marks, self._groups = take_marks(self._marks, known), len(known)
         for part in self._rows:
-            part.regroup(known)
+            part.keep_groups(known)
 
     def candidates(self) -> Objects:
         """Return exactly the minimal set of each group, best first."""
@@ -170,8 +170,8 @@ class GroupedEngine(Engine):
     def snapshot(self) -> Snapshot:
         """Return the rows and marks of all known groups."""
         known = np.arange(self._groups)
-        rows = (part.whole() for part in self._rows)
-        kept = [*(part._replace(first=part.first[:, known]) for part in rows), marks_of(self._marks, known)]
+        rows = (part.all_rows() for part in self._rows)
+        kept = [*(part._replace(first=part.first[:, known]) for part in rows), take_marks(self._marks, known)]
         named = {
             prefix + name: column.copy()
             for (prefix, _), part in zip(self.parts, kept, strict=True)

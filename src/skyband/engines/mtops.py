@@ -282,14 +282,13 @@ class MTopSEngine(OneGroupEngine):
 
     def snapshot(self) -> Snapshot:
         """Return the candidates and how far it has come: the views follow from them (theorem 5.1)."""
-        kept = self.candidates()
         numbers = np.array([self._done, self.peak], np.int64)
-        return {"score": kept.score, "time": kept.time, "id": kept.id, "numbers": numbers, "spoke": self._spoke.copy()}
+        return {**self.candidates().snapshot(), "numbers": numbers, "spoke": self._spoke.copy()}
 
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
         saved = validate(resume, _COLUMNS, queries=len(self._spoke))
         done, peak = (int(n) for n in saved["numbers"])
-        rows = Objects(saved["score"], saved["time"], saved["id"]).take(np.argsort(saved["id"]))
+        rows = Objects.restore(saved).take(np.argsort(saved["id"]))
         require((np.diff(rows.id) > 0) & (np.diff(rows.time) >= 0), "its rows are in no order of time and id")
         longest = max((clock.size for clock in self._clocks), default=0)
         require((done == MIN_TIME) | (rows.time >= done - 2 * longest), "a row lies far before what is done")

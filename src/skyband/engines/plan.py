@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from skyband.engines.registry import ENGINES
+from skyband.engines.registry import ENGINES, GRID_OPTIONS
 from skyband.errors import QueryError, nearest
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ TOTALS = "totals"
 
 FEW_POINT_QUERIES = 15
 """Up to so many queries about points are faster on engines of their own, and keep less: a grid holds the window."""
-
-GRID_OPTIONS = ("grid", "slices", "index")
-"""Options of a grid that queries share: see `PointGrid`."""
 
 # The stream is not known beforehand, so what counts is where an engine does worst: how many times slower it is than
 # the best one, over all k, windows, slides and orders of rows in lab/results/plan.jsonl (`skyband bench plan`).

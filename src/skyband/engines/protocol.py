@@ -41,6 +41,15 @@ class Objects(NamedTuple):
         columns = zip(cls.empty()[:3], *(part[:3] for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
+    @classmethod
+    def restore(cls, columns: Mapping[str, np.ndarray], prefix: str = "") -> Objects:
+        """Make rows of one group from the columns of a snapshot."""
+        return cls(*(columns[prefix + name] for name in cls._fields[:3]))
+
+    def snapshot(self, prefix: str = "") -> Snapshot:
+        """Return score, time and id as columns of a snapshot."""
+        return {prefix + name: getattr(self, name) for name in self._fields[:3]}
+
     def take(self, rows: np.ndarray | slice) -> Objects:
         """Select rows."""
         group = None if self.group is None else self.group[rows]

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Traits:
     """What an engine can do, for the planner, the contract suite and the docs."""
 
-    exact: bool  # agrees with the oracle row by row, ties included
-    groups: bool  # takes a group column; otherwise `PerGroup` runs one engine for every group
+    exact: bool = True  # agrees with the oracle row by row, ties included
+    groups: bool = False  # takes a group column; otherwise `PerGroup` runs one engine for every group
     windows: frozenset[str]  # the kinds of window it serves, see `Sliding.kinds`: "slide", "row", "every row"
-    minimal: bool  # candidates() is exactly the minimal set
+    minimal: bool = True  # candidates() is exactly the minimal set
     cost: str  # per object, for the table in the docs
     memory: str
     paper: str  # where it comes from
@@ -98,6 +98,9 @@ class Registry(Mapping[str, EngineEntry]):
         return len(self._entries)
 
 
+GRID_OPTIONS = ("grid", "slices", "index")
+"""Options of a grid that queries share: see `PointGrid`."""
+
 _EVERY = frozenset({"slide", "row"})
 _SLIDE = frozenset({"slide"})
 _MINTOPK = "Yang et al., EDBT 2011"
@@ -112,10 +115,7 @@ def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, 
         name,
         f"filtered:{name}",
         Traits(
-            exact=True,
-            groups=False,
             windows=_ROWS,
-            minimal=True,
             cost=cost,
             memory=f"a buffer of b rows, its {screen} filter, the {band} k-skyband",
             paper=f"{_TOPKW}, section 5",
@@ -131,8 +131,6 @@ def _celled(name: str, label: str, lists: str, search: str, paper: str) -> Engin
         name,
         f"{name}:{name.upper()}",
         Traits(
-            exact=True,
-            groups=False,
             windows=_ROWS,
             minimal=False,
             cost=f"O(1), O(k) for a candidate, and a search of the cells {search}",
@@ -141,7 +139,7 @@ def _celled(name: str, label: str, lists: str, search: str, paper: str) -> Engin
             points="grid",
             grid_list=lists,
         ),
-        ("grid", "slices", "index"),
+        GRID_OPTIONS,
     )
 
 
@@ -154,10 +152,8 @@ ENGINES = Registry(
         "sweep",
         "sweep:sweep_for",
         Traits(
-            exact=True,
             groups=True,
             windows=_EVERY,
-            minimal=True,
             cost="O(1) for nearly every row, O(log k) for a candidate",
             memory="at most twice the minimal set, about 1.5 times in random order",
             paper="ours",
@@ -171,10 +167,7 @@ ENGINES = Registry(
         "mintopk",
         "mintopk:MinTopk",
         Traits(
-            exact=True,
-            groups=False,
             windows=_SLIDE,
-            minimal=True,
             cost="O(log c + w) for a candidate, with c candidates, on w of the open windows",
             memory="the minimal set, 2 marks a row, 1 pointer a window",
             paper=f"{_MINTOPK}, section 4",
@@ -184,10 +177,7 @@ ENGINES = Registry(
         "pretopk",
         "pretopk:PreTopk",
         Traits(
-            exact=True,
-            groups=False,
             windows=_SLIDE,
-            minimal=True,
             cost="O(w log k) for a candidate, on w of the open windows",
             memory="k references for every open window",
             paper=f"{_MINTOPK}, section 3.2",
@@ -197,8 +187,6 @@ ENGINES = Registry(
         "sap",
         "sap:SAP",
         Traits(
-            exact=True,
-            groups=False,
             windows=_SLIDE,
             minimal=False,
             cost="2 comparisons for nearly every row; O(k p) an answer, with p partitions",
@@ -211,8 +199,6 @@ ENGINES = Registry(
         "recompute",
         "recompute:Recompute",
         Traits(
-            exact=True,
-            groups=False,
             windows=_EVERY,
             minimal=False,
             cost="O(size / slide)",
@@ -224,10 +210,7 @@ ENGINES = Registry(
         "mtoplist",
         "mtoplist:MTopList",
         Traits(
-            exact=True,
-            groups=False,
             windows=_SLIDE,
-            minimal=True,
             cost="O(v / 64 + w) for an arrival that enters w of v views",
             memory="the minimal set of all queries, 1 pointer a view",
             paper=f"{_MTOPS}, section 6",
@@ -238,10 +221,7 @@ ENGINES = Registry(
         "mtopband",
         "mtopband:MTopBand",
         Traits(
-            exact=True,
-            groups=False,
             windows=_SLIDE,
-            minimal=True,
             cost="O(v / 64 + w log k) for an arrival that enters w of v views",
             memory="the minimal set of all queries, k references a view",
             paper=f"{_MTOPS}, section 5",
@@ -252,10 +232,7 @@ ENGINES = Registry(
         "strict",
         "strict:Strict",
         Traits(
-            exact=True,
-            groups=False,
             windows=_ROWS,
-            minimal=True,
             cost=_BY_COUNT,
             memory="the k-skyband and a counter a row",
             paper=f"{_TOPKW}, section 3.2 (SA)",
@@ -265,10 +242,7 @@ ENGINES = Registry(
         "relaxed",
         "relaxed:Relaxed",
         Traits(
-            exact=True,
-            groups=False,
             windows=_ROWS,
-            minimal=True,
             cost=_BY_WALK,
             memory="1 to 1 + gamma times the k-skyband",
             paper=f"{_TOPKW}, section 4.2 (RA)",
@@ -280,7 +254,6 @@ ENGINES = Registry(
         "probabilistic:Probabilistic",
         Traits(
             exact=False,
-            groups=False,
             windows=_ROWS,
             minimal=False,
             cost="1 comparison for nearly every row in random order",
@@ -303,7 +276,6 @@ ENGINES = Registry(
         "hybrid:Hybrid",
         Traits(
             exact=False,
-            groups=False,
             windows=_ROWS,
             minimal=False,
             cost="that of `probabilistic` in random order, else that of `rapf`; O(1) to tell them apart",

@@ -87,8 +87,7 @@ class SlideEngine(OneGroupEngine):
 
     def snapshot(self) -> Snapshot:
         """Return the candidates and three numbers: the predicted lists follow from them (theorem 3.1)."""
-        kept = self.candidates()
-        return {"score": kept.score, "time": kept.time, "id": kept.id, "state": self._state[[OLDEST, SPOKE, PEAK]]}
+        return {**self.candidates().snapshot(), "state": self._state[[OLDEST, SPOKE, PEAK]]}
 
     def _restore(self, resume: Mapping[str, np.ndarray] | None) -> None:
         """Insert the candidates of a snapshot again, in their old order, into the windows that were open."""
@@ -97,7 +96,7 @@ class SlideEngine(OneGroupEngine):
         saved = validate(resume, _COLUMNS)
         state, assigner = self._state, self._assigner
         oldest, spoke, peak = (int(n) for n in saved["state"])
-        rows = Objects(saved["score"], saved["time"], saved["id"]).take(np.argsort(saved["id"]))
+        rows = Objects.restore(saved).take(np.argsort(saved["id"]))
         start, end = assigner.start(oldest), assigner.end(oldest)
         far = MAX_MAGNITUDE + assigner.size + assigner.slide
         require(oldest == MIN_TIME or -far <= start < end <= far, "its oldest window lies far away")

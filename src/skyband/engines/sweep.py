@@ -121,13 +121,13 @@ class Sweep(GroupedEngine):
         return lists, max(min(max(most, 1) * full, MAX_BUFFER_ROWS), min(shape.k, kept), 1)
 
     def _settle(self) -> Objects:
-        rows = settled(self._bands.whole(), self._marks, self._shape)
+        rows = settled(self._bands.all_rows(), self._marks, self._shape)
         self._replace_rows([rows])
         return Objects(rows.score, rows.time, rows.id)
 
     def live_ids(self) -> np.ndarray:
         """Return the ids of all rows that an answer may still contain, and of some that the next merge drops."""
-        ids: np.ndarray = self._bands.whole().id
+        ids: np.ndarray = self._bands.all_rows().id
         return ids
 
 

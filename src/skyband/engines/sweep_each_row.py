@@ -147,7 +147,7 @@ class SweepEachRow(GroupedEngine):
     def _settle(self) -> Objects:
         if not self._shape.counts:  # groups without rows do not know how far time has come
             np.maximum(self._marks.done, self._upto, out=self._marks.done)
-        bands = settled(self._bands.whole(), self._marks, self._shape)
+        bands = settled(self._bands.all_rows(), self._marks, self._shape)
         self._replace_rows([bands])
         return Objects(bands.score, bands.time, bands.mark >> 1)
 
@@ -162,7 +162,7 @@ class SweepEachRow(GroupedEngine):
 
     def reported(self) -> np.ndarray:
         """Return the ids of rows that were reported as arrivals and are still kept."""
-        mark: np.ndarray = self._bands.whole().mark
+        mark: np.ndarray = self._bands.all_rows().mark
         return mark[mark & 1 == 1] >> 1
 
     def kept_counts(self) -> tuple[int, int]:

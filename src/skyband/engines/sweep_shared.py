@@ -180,7 +180,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         self._family, old = family, self._records
         self._records = Records(**family.records)
         if (len(moved) and (moved < 0).any()) or _less(old, self._records, moved):
-            self._rows[1].replace(looked(self._bands.whole(), self._marks, self._records))
+            self._rows[1].replace(looked(self._bands.all_rows(), self._marks, self._records))
         if positions is not None:  # a family that has just begun has met none of the groups
             self._enlarge(len(positions))
         shown, since = self._marks.shown, self._marks.since
@@ -200,13 +200,13 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         self._marks = self._marks._replace(shown=shown, since=since)
 
     def _settle(self) -> Objects:
-        bands, views = settled(self._bands.whole(), self._marks, self._rows[1].whole())
+        bands, views = settled(self._bands.all_rows(), self._marks, self._rows[1].all_rows())
         self._replace_rows([bands, views])
         return Objects(bands.score, bands.time, bands.id)
 
     def bytes(self) -> int:
         """Return the size of rows and views."""
-        return sum(column.nbytes for part in self._rows for column in part.whole())
+        return sum(column.nbytes for part in self._rows for column in part.all_rows())
 
     def views(self) -> int:
         """Return how many views are kept."""

@@ -104,22 +104,25 @@ class Watched(GridEngine):
         make, queries = ENGINES[engine].engine_class(), len(family.members)
         lists = []
         for member in family.members:
-            steps = make(QueryFamily.of(family.member_query(member)), **options)
-            assert isinstance(steps, ArrivalEngine)
-            lists.append(steps)
+            alone = make(QueryFamily.of(family.member_query(member)), **options)
+            assert isinstance(alone, ArrivalEngine)
+            lists.append(alone)
         filtered = "buffer" in ENGINES[engine].options
         span = buffer_span(family.query, options.get("buffer")) if filtered else 0
         self._shape = Shape(self._targets.kind, self._assigner.size, span, self._assigner.counts)
-        self._band, self._screen = _stacked([s.band for s in lists]), _stacked([s.filter for s in lists])
+        self._band, self._filter = (
+            _stack_lists([alone.band for alone in lists]),
+            _stack_lists([alone.filter for alone in lists]),
+        )
         low = np.full(queries, -np.inf)
         self._marks = Marks(low, low.copy(), low.copy(), np.full(queries, FAR), np.zeros(queries, np.int8))
         self._words = (queries + 63) // 64
-        self._buffer = self._room(64)
+        self._buffer = self._allocate_buffer(64)
         self._index = self._full_index()
         self._touched = np.empty(queries, np.int64)
         self._forget_at = 0
         # a strict or relaxed filter fills its cells: there a longer memory costs more than it saves
-        gentle = not filtered or int(self._screen.num[0, KIND]) == PROBABILISTIC
+        gentle = not filtered or int(self._filter.num[0, KIND]) == PROBABILISTIC
         self._memory = self._usual_rows if gentle else 0
         if resume is not None:
             self._restore(resume)
@@ -148,7 +151,7 @@ class Watched(GridEngine):
         """Return the lists, the buffer, the bars and the numbers. The grid is fitted again, to what comes."""
         parts: dict[str, Any] = {
             "band": self._band,
-            "screen": self._screen,
+            "screen": self._filter,
             "buffer": self._buffer,
             "marks": self._marks,
         }
@@ -171,13 +174,13 @@ class Watched(GridEngine):
         require(self._shape.span > 0 or not count, "there are rows in a buffer that it has not")
         require(np.diff(saved["buffer/time"]) >= 0, "its buffer is in no order of time")
         require(~np.isnan(saved["buffer/point"]), "its buffer has a row without a score")
-        self._band, self._screen = (
-            self._right(part, fresh, saved) for part, fresh in (("band", self._band), ("screen", self._screen))
+        self._band, self._filter = (
+            self._restored_lists(part, fresh, saved) for part, fresh in (("band", self._band), ("screen", self._filter))
         )
         self._state = state
-        lengths = [lists.num[:, END] - lists.num[:, HEAD] for lists in (self._band, self._screen)]
+        lengths = [lists.num[:, END] - lists.num[:, HEAD] for lists in (self._band, self._filter)]
         state[LONGEST] = np.max(lengths, initial=0)
-        self._buffer = self._room(1 << max(count, 63).bit_length())
+        self._buffer = self._allocate_buffer(1 << max(count, 63).bit_length())
         slots = self._slots()
         for name in ("point", "time", "id", "inside"):
             getattr(self._buffer, name)[slots] = saved[f"buffer/{name}"]
@@ -187,8 +190,8 @@ class Watched(GridEngine):
         state[WIDES] = queries  # until the grid is fitted, every query is shown everything
 
     @staticmethod
-    def _right(part: str, fresh: Ranked, saved: Mapping[str, np.ndarray]) -> Ranked:
-        """Saved lists, which must be of the same kind as the `fresh` ones."""
+    def _restored_lists(part: str, fresh: Ranked, saved: Mapping[str, np.ndarray]) -> Ranked:
+        """Return stored lists, which must be of the same kind as the `fresh` ones."""
         score, time, id, mark, num, more = (saved[f"{part}/{name}"] for name in Ranked._fields if name != "heap")
         head, end = num[:, HEAD], num[:, END]
         require((head >= 0) & (head <= end) & (end <= score.shape[1]), "a list ends before it begins, or too late")
@@ -207,14 +210,14 @@ class Watched(GridEngine):
         return int((self._band.num[:, END] - self._band.num[:, HEAD]).sum())
 
     def _call_kernel(self, rows: Rows, upto: int, buffer: AnswerBuffer) -> int:
-        aims, lists = self._targets.aims, (self._buffer, self._band, self._screen, self._marks, self._touched)
+        aims, lists = self._targets.aims, (self._buffer, self._band, self._filter, self._marks, self._touched)
         return int(kernels.advance(rows, upto, self._shape, aims, self._grid, self._index, *lists, buffer, self._state))
 
     def _make_space(self, why: int) -> None:
         if why == ROOM:
-            self._band, self._screen = (self._grown(one) for one in (self._band, self._screen))
+            self._band, self._filter = (self._grow_lists(one) for one in (self._band, self._filter))
         elif why == BUFFER:
-            self._grow()
+            self._grow_buffer()
         else:
             self._reindex()
 
@@ -246,28 +249,28 @@ class Watched(GridEngine):
     def _slots(self) -> np.ndarray:
         return np.arange(self._state[FIRST], self._state[NEXT]) & (len(self._buffer.time) - 1)
 
-    def _room(self, slots: int) -> Buffer:
+    def _allocate_buffer(self, slots: int) -> Buffer:
         point = np.empty((slots, self.dimensions))
         time, id = (np.empty(slots, np.int64) for _ in range(2))
         return Buffer(point, time, id, np.zeros(slots, np.int32), np.zeros((slots, self._words), np.uint64))
 
-    def _grow(self) -> None:
-        """Twice the room for the buffer."""
+    def _grow_buffer(self) -> None:
+        """Double the capacity of the buffer."""
         old, slots = self._buffer, self._slots()
-        self._buffer = self._room(2 * len(old.time))
+        self._buffer = self._allocate_buffer(2 * len(old.time))
         new = self._slots()
         for to, part in zip(self._buffer, old, strict=True):
             to[new] = part[slots]
 
-    def _grown(self, lists: Ranked) -> Ranked:
-        """The lists in the middle of four times the room that the longest needs."""
-        room = 4 * int(self._state[LONGEST] + self._state[NEED] + 8)
-        if room <= lists.score.shape[1]:
+    def _grow_lists(self, lists: Ranked) -> Ranked:
+        """Put the lists in the middle of four times the space that the longest needs."""
+        capacity = 4 * int(self._state[LONGEST] + self._state[NEED] + 8)
+        if capacity <= lists.score.shape[1]:
             return lists
-        columns = [np.empty((len(lists.num), room), column.dtype) for column in lists[:4]]
+        columns = [np.empty((len(lists.num), capacity), column.dtype) for column in lists[:4]]
         for q, num in enumerate(lists.num):
             head, count = int(num[HEAD]), int(num[END] - num[HEAD])
-            low = (room - count) // 2
+            low = (capacity - count) // 2
             for new, old in zip(columns, lists[:4], strict=True):
                 new[q, low : low + count] = old[q, head : head + count]
             num[HEAD], num[END] = low, low + count
@@ -276,8 +279,8 @@ class Watched(GridEngine):
         return Ranked(score, time, id, mark, heap, lists.num, lists.real)
 
 
-def _stacked(lists: list[Ranked]) -> Ranked:
-    """Empty lists, one a row."""
+def _stack_lists(lists: list[Ranked]) -> Ranked:
+    """Make empty lists, one a row."""
     queries = len(lists)
     numbers = [np.empty((queries, 1), np.int64) for _ in range(4)]
     num, real = (np.stack([one[at] for one in lists]) for at in (5, 6))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.groups import Pool, room_for
+from skyband.engines.groups import GroupedRows, grown_capacity
 from skyband.engines.validation import checked, held, parted, real, require
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Emitter:
         self._ranks = query.ranks
         self._reported = Reported()  # "arrivals": slots that went out and are still alive
         self._known = 0  # "changes": groups that there is a last list of; there may be room for more
-        self._last = Pool(_Lists(np.empty(0, np.int64), np.empty(0), np.zeros((2, 0), np.int64)))
+        self._last = GroupedRows(_Lists(np.empty(0, np.int64), np.empty(0), np.zeros((2, 0), np.int64)))
 
     def lines(self, answers: Answers, groups: int, watermark: int) -> EmittedRows:
         """What of `answers` goes out. Lists that have become empty count only up to the watermark."""
@@ -132,7 +132,7 @@ class Emitter:
         from skyband.kernels.diff import diff
 
         self._make_room(groups)
-        begin = self._last.extend(answers.id, answers.score)
+        begin = self._last.append(answers.id, answers.score)
         ids, scores = self._last.columns()
         which, kind, place, rank = diff(
             ids, scores, answers.first + begin, answers.group, self._last.first, self._ranks
@@ -149,13 +149,13 @@ class Emitter:
 
     def _make_room(self, groups: int) -> None:
         """Room for the lists of so many groups."""
-        if groups > self._last.groups:
-            self._last.enlarge(room_for(groups, self._last.groups))
+        if groups > self._last.capacity:
+            self._last.enlarge(grown_capacity(groups, self._last.capacity))
         self._known = max(self._known, groups)
 
     def saved(self) -> dict[str, np.ndarray]:
         """What is remembered, as named arrays."""
-        ids, scores, last = self._last.whole()
+        ids, scores, last = self._last.all_rows()
         return {
             "reported": self._reported.numbers(),
             "ids": ids.copy(),
@@ -169,8 +169,8 @@ class Emitter:
         require(found["last"].shape[1] <= lists, "there are lists of groups that never came")
         parted(found["last"], len(found["ids"]), "last", apart=False)
         self._reported = Reported(np.sort(found["reported"]))
-        self._last = Pool(_Lists(found["ids"], found["scores"], found["last"]))
-        self._known = self._last.groups
+        self._last = GroupedRows(_Lists(found["ids"], found["scores"], found["last"]))
+        self._known = self._last.capacity
 
     def busy(self) -> np.ndarray:
         """Groups whose last list had rows, which may still have to be deleted."""
@@ -179,7 +179,7 @@ class Emitter:
     def regroup(self, keep: np.ndarray) -> None:
         """Forget all groups but these, which are numbered anew; those forgotten have an empty list."""
         known = keep[keep < self._known]
-        self._last.regroup(known)
+        self._last.keep_groups(known)
         self._known = len(known)
 
     def needed(self, alive: np.ndarray) -> np.ndarray:
@@ -187,7 +187,7 @@ class Emitter:
         if len(self._reported):
             numbers = self._reported.numbers()
             self._reported = Reported(numbers[np.isin(numbers, alive)])
-        listed = self._last.whole().ids
+        listed = self._last.all_rows().ids
         return np.concatenate([alive, listed]) if len(listed) else alive
 
 

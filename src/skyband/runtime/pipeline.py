@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines import Objects, QueryFamily, build
-from skyband.engines.groups import room_for
+from skyband.engines.groups import grown_capacity
 from skyband.runtime import steps
 from skyband.runtime.arrow import from_storage
 from skyband.runtime.batch import PreparedBatch, following, joined
@@ -306,7 +306,7 @@ class Pipeline:
             from skyband.kernels.order import numbered
 
             assert self.groups is not None
-            more = room_for(len(self.groups), len(self._positions)) - len(self._positions)
+            more = grown_capacity(len(self.groups), len(self._positions)) - len(self._positions)
             if len(self.groups) > len(self._positions):
                 self._positions = np.concatenate([self._positions, np.zeros(more, np.int64)])
             position = numbered(part.group, self._positions)

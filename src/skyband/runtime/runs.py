@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.engines.columns import fixed
-from skyband.engines.groups import room_for
+from skyband.engines.groups import grown_capacity
 
 _NONE = -1
 _SPARE = 1 << 12  # runs that may be over before they are forgotten
@@ -56,11 +56,11 @@ class GroupRuns:
 
     def _make_room(self, groups: int, runs: int) -> None:
         if groups > len(self._run):
-            more = room_for(groups, len(self._run)) - len(self._run)
+            more = grown_capacity(groups, len(self._run)) - len(self._run)
             self._run = np.concatenate([self._run, np.full(more, _NONE, np.int32)])
             self._last = np.concatenate([self._last, np.zeros(more, np.int64)])
         if runs > len(self._owner):
-            more = room_for(runs, len(self._owner)) - len(self._owner)
+            more = grown_capacity(runs, len(self._owner)) - len(self._owner)
             self._owner = np.concatenate([self._owner, np.zeros(more, np.int32)])
 
     def groups(self, runs: np.ndarray) -> np.ndarray:

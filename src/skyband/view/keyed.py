@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.groups import Pool, room_for
+from skyband.engines.groups import GroupedRows, grown_capacity
 from skyband.runtime.arrow import from_storage
 from skyband.runtime.groups import Groups
 from skyband.runtime.schema import check_schema
@@ -33,14 +33,14 @@ class LastLists:
     """
 
     def __init__(self) -> None:
-        self._lists = Pool(_Lists(np.empty(0, np.int64), np.empty(0), np.zeros((2, 0), np.int64)))
+        self._lists = GroupedRows(_Lists(np.empty(0, np.int64), np.empty(0), np.zeros((2, 0), np.int64)))
         self._groups = 0  # there may be room for more
 
     @classmethod
     def load(cls, cell: np.ndarray, score: np.ndarray, last: np.ndarray) -> LastLists:
         """Go on with what was saved."""
         lists = cls()
-        lists._lists, lists._groups = Pool(_Lists(cell, score, last)), last.shape[1]
+        lists._lists, lists._groups = GroupedRows(_Lists(cell, score, last)), last.shape[1]
         return lists
 
     def moves(
@@ -49,10 +49,10 @@ class LastLists:
         """Of each change its list, kind, rank, cell and score; see `kernels.diff`."""
         from skyband.kernels.diff import diff
 
-        if groups > self._lists.groups:
-            self._lists.enlarge(room_for(groups, self._lists.groups))
+        if groups > self._lists.capacity:
+            self._lists.enlarge(grown_capacity(groups, self._lists.capacity))
         self._groups = max(self._groups, groups)
-        begin = self._lists.extend(cell, score)
+        begin = self._lists.append(cell, score)
         cells, scores = self._lists.columns()
         which, kind, place, rank = diff(cells, scores, first + begin, group, self._lists.first, ranks)
         return which, kind, rank, cells[place], scores[place]
@@ -63,20 +63,20 @@ class LastLists:
 
     def cells(self) -> np.ndarray:
         """The cells on the lists."""
-        cells: np.ndarray = self._lists.whole().cell
+        cells: np.ndarray = self._lists.all_rows().cell
         return cells
 
     def keep(self, groups: np.ndarray, renumbered: np.ndarray) -> None:
         """Forget all groups but these; cells have other numbers."""
         known = groups[groups < self._groups]
-        self._lists.regroup(known)
-        lists = self._lists.whole()
+        self._lists.keep_groups(known)
+        lists = self._lists.all_rows()
         self._lists.replace(lists._replace(cell=renumbered[lists.cell] if len(lists.cell) else lists.cell))
         self._groups = len(known)
 
     def saved(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Cells, scores, and where each list begins and ends."""
-        cell, score, last = self._lists.whole()
+        cell, score, last = self._lists.all_rows()
         return cell, score, last[:, : self._groups].copy()
 
 
@@ -119,7 +119,7 @@ class Keyed:
         if len(fresh):
             after = before + len(fresh)
             if after > len(self._key_of):
-                more = room_for(after, len(self._key_of)) - len(self._key_of)
+                more = grown_capacity(after, len(self._key_of)) - len(self._key_of)
                 self._key_of = np.concatenate([self._key_of, np.empty(more, np.int32)])
             self._key_of[before:after] = key[fresh]
             new = pa.Table.from_arrays(self.keys.values(key[fresh]), names=self.keys.per)

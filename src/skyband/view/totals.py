@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from skyband.engines import Answers
-from skyband.engines.groups import room_for
+from skyband.engines.groups import grown_capacity
 from skyband.engines.validation import FAR, Column, checked, held, require, whole
 from skyband.kernels.boards import EPOCH, HIGH, LOW, NO_BOUND, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
 from skyband.runtime.ids import Ids
@@ -118,7 +118,7 @@ class Totals:
         """New cells, by the number of their group and what orders them; and how many groups there are now."""
         room = len(self.boards.size)
         if groups > room:
-            self.boards = _grown(self.boards, self._new_boards(room_for(groups, room)), room)
+            self.boards = _grown(self.boards, self._new_boards(grown_capacity(groups, room)), room)
             more = np.zeros(len(self.boards.size) - room, np.int64)
             self._cells_of = np.concatenate([self._cells_of, more])
         self._groups = max(self._groups, groups)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.groups import room_for
+from skyband.engines.groups import grown_capacity
 from skyband.engines.validation import checked, held, require
 from skyband.runtime.emit import EmittedRows, Emitter, Reported
 
@@ -60,14 +60,14 @@ class SharedEmitter(Emitter):
         self._groups = max(self._groups, groups)
         old = self._shape
         if numbers > old[0] or groups > old[1]:
-            self._reshape(np.arange(old[1]), (max(numbers, old[0]), max(room_for(groups, old[1]), old[1])))
+            self._reshape(np.arange(old[1]), (max(numbers, old[0]), max(grown_capacity(groups, old[1]), old[1])))
 
     def _reshape(self, keep: np.ndarray, shape: tuple[int, int]) -> None:
         """Have only the lists of these groups, and room for so many numbers and groups."""
         wider = np.zeros((2, *shape), np.int64)
         known = self._last.first.reshape(2, *self._shape)[:, :, keep]
         wider[:, : self._shape[0], : len(keep)] = known
-        self._last.point(wider.reshape(2, -1))
+        self._last.set_bounds(wider.reshape(2, -1))
         self._shape, self._known = shape, shape[0] * shape[1]
 
     def saved(self) -> dict[str, np.ndarray]:
@@ -79,7 +79,7 @@ class SharedEmitter(Emitter):
         """Go on from what was saved."""
         numbers, groups = (int(n) for n in checked(saved, {"shape": held("i8", 2, low=0)})["shape"])
         super().load(saved, numbers * groups)
-        require(groups <= lists and numbers * groups == self._last.groups, "shape does not fit to its lists")
+        require(groups <= lists and numbers * groups == self._last.capacity, "shape does not fit to its lists")
         self._shape, self._groups = (numbers, groups), groups
 
     def busy(self) -> np.ndarray:
@@ -103,5 +103,5 @@ class SharedEmitter(Emitter):
         if len(self._reported):
             numbers = self._reported.numbers()
             self._reported = Reported(numbers[np.isin(numbers // _ROOM, alive)])
-        listed = self._last.whole().ids
+        listed = self._last.all_rows().ids
         return np.concatenate([alive, listed]) if len(listed) else alive
