@@ -164,6 +164,32 @@ def test_groups_do_not_see_each_other(engine, shape, rows, data):
 
 
 @every_exact_engine
+@given(shapes(), streams(), st.data())
+def test_forgetting_groups_that_are_not_active_changes_no_answer(engine, shape, rows, data):
+    k, size, slide = served(engine, shape)
+    group = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
+    places = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=3)))
+    running, codes = build(engine, QueryFamily.of(time_query(k, size, slide, per="g"))), {}
+    found, known = {0: [], 1: [], 2: []}, {r[2]: r for r in rows}
+    for low, high in zip([0, *places], [*places, len(rows)], strict=True):
+        now = [codes.setdefault(g, len(codes)) for g in group[low:high]]
+        answers = running.advance(objects(rows[low:high], now), rows[high][1] if high < len(rows) else END)
+        names = {code: g for g, code in codes.items()}
+        for a, code in enumerate(answers.group.tolist()):
+            ids = answers.id[answers.first[a] : answers.first[a + 1]].tolist()
+            if ids:
+                found[names[code]].append([known[i] for i in ids])
+        assert set(running.candidates().id.tolist()) <= set(running.live_ids().tolist())
+        keep = running.active_groups()
+        assert np.isin(running.candidates().group, keep).all()
+        running.keep_groups(keep)
+        codes = {names[code]: new for new, code in enumerate(keep.tolist())}
+    for g, mine in found.items():
+        own = [r for r, c in zip(rows, group, strict=True) if c == g]
+        assert mine == [best for _, best in expected(own, k, size, slide)]
+
+
+@every_exact_engine
 @given(shapes(), streams(), st.sets(st.integers(0, 40)))
 def test_an_empty_list_follows_the_last_window_that_had_rows(engine, shape, drawn, unscored):
     k, size, slide = served(engine, shape)

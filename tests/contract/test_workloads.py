@@ -222,8 +222,15 @@ def test_counting_windows_of_groups_keep_their_own_positions(engine, members, dr
         assert mine == {q: said for q, said in every.items() if said}
 
 
-def test_single_engines_serve_workloads_too():
-    assert {"mintopk", "recompute"} <= set(ENGINES)
-    rows = [(float(i % 5), i, i) for i in range(20)]
-    kin = family([(2, 6, 3, 0), (1, 4, 4, 0)])
-    assert fed(build("mintopk", kin), rows, [7]) == expected([(2, 6, 3, 0), (1, 4, 4, 0)], rows)
+@pytest.mark.parametrize("engine", [name for name, entry in ENGINES.items() if entry.traits.exact])
+@pytest.mark.parametrize("per", [None, "g"])
+def test_every_engine_serves_workloads(engine, per):
+    """Engines for one query run once for every member."""
+    members = [(2, 6), (1, 4), (3, 6)]
+    (kin,) = families([count_query(k, size, 1, per=per) for k, size in members])
+    running, rows, found = build(engine, kin), [(float(i * 7 % 5), i, i) for i in range(30)], []
+    for low, high in ((0, 7), (7, 30)):
+        arrivals = objects(rows[low:high], [0] * (high - low) if per else None)
+        found.append(lists(running.advance(arrivals, np.array([high])), rows))
+        running = build(engine, kin, running.snapshot())
+    assert joined(found) == {q: oracle.counting(rows, k, size, 1, 30) for q, (k, size) in enumerate(members)}
