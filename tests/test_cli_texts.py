@@ -63,13 +63,13 @@ def test_parse_translates(here):
     assert sb.parse(skyband("parse", written, "--to", "sql").stdout).query == QUERY
     refused = skyband("parse", "query.sql", "--to", "rspql")
     assert refused.exit_code == 2
-    assert 'use closed="right"' in refused.stderr
+    assert "closed must be 'right'" in refused.stderr
 
 
 def test_parse_knows_functions_and_services():
     listing = """SELECT ?user (F(?m, ?f) AS ?score) FROM NAMED WINDOW :W ON :S [RANGE 9m STEP 3m]
     WHERE { WINDOW :W { ?user :m ?m } SERVICE :BKG { ?user :f ?f } } ORDER BY DESC(?score) LIMIT 1"""
-    assert "is no known function" in skyband("parse", "-", text=listing).stderr
+    assert "F with 2 arguments must be a known function" in skyband("parse", "-", text=listing).stderr
     said = json.loads(skyband("parse", "-", "--function", "F(a, b) = a + 2 * b", "--json", text=listing).stdout)
     assert said["queries"][0]["by"] == "m + 2 * f"
     assert said["queries"][0]["join"]["sparql"].startswith("SELECT ?user ?f WHERE { ?user <urn:skyband:f> ?f")
@@ -92,9 +92,9 @@ def test_a_wrong_text_is_one_line_with_its_place(here):
     (here / "query.sql").write_text(SQL.replace("TUMBLE", "CUMULATE"), encoding="utf-8")
     result = skyband("parse", "query.sql")
     assert result.exit_code == 2
-    assert result.stderr == "skyband: query.sql:3:14: windows that grow are not kept: write HOP or TUMBLE\n"
+    assert result.stderr == "skyband: query.sql:3:14: CUMULATE windows are not supported: use HOP or TUMBLE\n"
     (here / "p.yaml").write_text("source: {kind: rate}\nsink: consol\n", encoding="utf-8")
-    assert skyband("parse", "p.yaml").stderr.startswith("skyband: p.yaml:1:1: the file asks nothing: add query:")
+    assert skyband("parse", "p.yaml").stderr.startswith("skyband: p.yaml:1:1: the file must have a query: add query:")
 
 
 def test_explain_takes_a_text(here):

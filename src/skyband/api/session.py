@@ -87,9 +87,9 @@ class Session:
                     continue  # an empty list has no type: the next batch will tell
                 self.pipeline = self._open(rows.schema, sorted_input=rising)
             tier.saw(rows.num_rows)
-            yield from map(self.asked.shaped, self.pipeline.push_in_steps(rows, self._micros(watermark)))
+            yield from map(self.asked.select, self.pipeline.push_in_steps(rows, self._micros(watermark)))
         if self.pipeline is not None:
-            yield from map(self.asked.shaped, self.pipeline.finish_in_steps())
+            yield from map(self.asked.select, self.pipeline.finish_in_steps())
 
     def _open(self, schema: pa.Schema, *, sorted_input: bool) -> _Line:
         from skyband.runtime.pipeline import Pipeline

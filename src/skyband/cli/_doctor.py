@@ -177,10 +177,10 @@ def _compiled(name: str) -> bool:
 
 def pipeline(job: Job) -> Iterator[Finding]:
     """Whether what a pipeline file names is there; nothing is contacted, no value is shown."""
-    from skyband.lang.late import texts
+    from skyband.lang.env_template import variables_in
 
     yield Finding("pipeline", FINE, f"{job.name}: {_counted(job.statements)}, {job.source.kind} to {job.sink.kind}")
-    missing = sorted({name for text in texts(job) for name in text.needed if name not in os.environ})
+    missing = sorted(name for name, default in variables_in(job).items() if default is None and name not in os.environ)
     if missing:
         yield Finding("variables", WRONG, f"not set: {', '.join(missing)}", f"export {missing[0]}=...")
         return

@@ -57,9 +57,9 @@ def ddl(schema: pa.Schema) -> str:
     >>> ddl(pa.schema({"ts": pa.timestamp("us", "UTC"), "n": pa.int64(), "a b": pa.list_(pa.string())}))
     'ts timestamp, n bigint, `a b` array<string>'
     """
-    from skyband.lang.names import quoted
+    from skyband.query.trees import quote_name
 
-    return ", ".join(f"{quoted(field.name)} {_type(field.type)}" for field in schema)
+    return ", ".join(f"{quote_name(field.name)} {_type(field.type)}" for field in schema)
 
 
 _TYPES = {

@@ -34,21 +34,21 @@ def given(text: str, language: str | None = None, functions: Mapping[str, str] |
     >>> given("{k: 3, by: price, window: 1 hour, time: ts}").statements[0].query.k
     3
     """
-    from skyband.lang.document import read
-    from skyband.lang.file import job
-    from skyband.lang.parse import parse_at, seen
-    from skyband.lang.place import Place
+    from skyband.lang.parse import detect_language, parse_at
+    from skyband.lang.pipeline_file import read_job
+    from skyband.lang.position import Position
+    from skyband.lang.yaml_node import read_yaml
 
     file, content = _content(text)
     named = _ENDINGS.get(Path(file).suffix.lower()) if file else None
-    chosen = language or named or seen(content)
+    chosen = language or named or detect_language(content)
     if chosen == "yaml":
-        part = read(content, file)
-        if isinstance(part.value, dict) and ({"source", "sink"} & set(part.value)):
-            found = job(part)
+        node = read_yaml(content, Position(file=file))
+        if isinstance(node.value, dict) and ({"source", "sink"} & set(node.value)):
+            found = read_job(node)
             return Given("pipeline", found.statements, found)
     more = {"functions": functions} if functions else {}
-    return Given(chosen, (parse_at(content, chosen, Place(1, 1, file), **more),))
+    return Given(chosen, (parse_at(content, chosen, Position(file=file), **more),))
 
 
 def _content(text: str) -> tuple[str | None, str]:

@@ -80,8 +80,9 @@ def init(
 ) -> None:
     """Gather the answers, check the file they make, and write it."""
     from skyband.cli._template import Answers, completed, template
-    from skyband.lang.document import read
-    from skyband.lang.file import job
+    from skyband.lang.pipeline_file import read_job
+    from skyband.lang.position import Position
+    from skyband.lang.yaml_node import read_yaml
 
     if str(file) != "-" and file.exists() and not force:
         msg = f"file={str(file)!r} exists: write --force to overwrite it, or give another name"
@@ -97,7 +98,7 @@ def init(
         answers = _asked(answers)
     _check(answers)
     text = template(answers)
-    found = job(read(text, str(file)))
+    found = read_job(read_yaml(text, Position(file=str(file))))
     if str(file) == "-":
         print(text, end="")
         return

@@ -85,10 +85,10 @@ def functions(texts: list[str]) -> dict[str, str]:
 
 def described(statement: Statement) -> dict[str, Any]:
     """A statement as plain values."""
-    from skyband.lang.question import described as query
+    from skyband.lang.query_yaml import query_values
 
     asked = statement.query if statement.remote is None else replace(statement.query, join=None)  # which follows below
-    said: dict[str, Any] = {"stream": statement.source, **query(asked)}
+    said: dict[str, Any] = {"stream": statement.source, **query_values(asked)}
     if statement.columns is not None:
         said["columns"] = [shown if what == shown else f"{what} as {shown}" for what, shown in statement.columns]
     if statement.pattern is not None:
@@ -108,9 +108,8 @@ def _job(job: Any) -> dict[str, Any]:
     """The rest of a pipeline file; variables stay as they are written."""
     if job is None:
         return {}
-    from skyband.lang.late import texts
+    from skyband.lang.env_template import variables_in
 
-    variables = sorted({name for text in texts(job) for name in text.variables})
     return {
         "name": job.name,
         "source": _plain(job.source),
@@ -119,7 +118,7 @@ def _job(job: Any) -> dict[str, Any]:
         "sink": _plain(job.sink),
         "checkpoint": None if job.checkpoint is None else str(job.checkpoint),
         "trigger": job.trigger.every or job.trigger.kind,
-        "variables": variables,
+        "variables": sorted(variables_in(job)),
     }
 
 

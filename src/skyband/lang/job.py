@@ -1,43 +1,148 @@
-"""A pipeline file as values: from where, what is asked, to where, how often."""
+"""The content of a pipeline file as values, validated when they are made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from skyband.lang.late import Late, Options, filled
+from skyband.errors import QueryError
+from skyband.lang.env_template import EnvTemplate, Settings, fill_settings
+from skyband.query.trees import column_names
+from skyband.query.validation import check_choice
 
 if TYPE_CHECKING:
     from skyband.lang.statement import Remote, Statement
     from skyband.query import TopK
 
-FILES = ("parquet", "json", "csv")
-SOURCES = (*FILES, "kafka", "rate", "redis", "mqtt")
-SINKS = ("console", *FILES, "memory", "latest", "kafka")
-MODES = ("append", "update", "complete", "overwrite")
-SERVICES = ("sparql", "sql", "http", "redis", "parquet")
+SourceKind = Literal["parquet", "json", "csv", "kafka", "rate", "redis", "mqtt"]
+SinkKind = Literal["console", "parquet", "json", "csv", "memory", "latest", "kafka"]
+ServiceKind = Literal["sparql", "sql", "http", "redis", "parquet"]
+Mode = Literal["append", "update", "complete", "overwrite"]
+TriggerKind = Literal["always", "every", "available_now", "once"]
+
+_FILE: dict[str, tuple[str, ...]] = {"path": ()}
+_ADDRESS: dict[str, tuple[str, ...]] = {"url": ()}
+_STREAM: dict[str, tuple[str, ...]] = {"url": (), "topic": ()}
+
+
+class _Configured:
+    """A kind with the fields that it needs, each with the options that may say the same."""
+
+    kind: str
+    options: Settings
+    NEEDS: ClassVar[Mapping[str, Mapping[str, tuple[str, ...]]]]
+    CHECKED: ClassVar[tuple[str, ...]] = ("path", "url", "topic")
+
+    def check_needs(self) -> None:
+        """Raise if a field is missing, or given to a kind that does not use it."""
+        check_choice("kind", self.kind, self.NEEDS)
+        needed, options = self.NEEDS[self.kind], dict(self.options)
+        for name, instead in needed.items():
+            if getattr(self, name) is None and not any(option in options for option in instead):
+                msg = f"{name} must be given with kind: {self.kind}: add {name}: ..."
+                raise QueryError(msg)
+        for name in self.CHECKED:
+            if getattr(self, name) is not None and name not in needed:
+                msg = f"{name} must be left out with kind: {self.kind}"
+                raise QueryError(msg)
+
+    def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the options with their variables filled in."""
+        return fill_settings(self.options, environ)
 
 
 @dataclass(frozen=True)
-class Input:
+class Input(_Configured):
     """Where rows come from."""
 
-    kind: str
-    path: Late | None = None
-    url: Late | None = None
-    topic: Late | None = None
+    kind: SourceKind
+    path: EnvTemplate | None = None
+    url: EnvTemplate | None = None
+    topic: EnvTemplate | None = None
     schema: str | None = None
     """Columns and types, as Spark's DDL: "ts timestamp, price double"."""
-    columns: tuple[str, ...] | None = field(default=None, compare=False)
-    """Their names, where the schema tells."""
     idle: str | None = None
     """After how long without a row time goes on by itself."""
-    options: Options = ()
+    options: Settings = ()
+    NEEDS = {  # noqa: RUF012 - a constant
+        **dict.fromkeys(("parquet", "json", "csv"), _FILE),
+        **dict.fromkeys(("redis", "mqtt"), _STREAM),
+        "kafka": {
+            "url": ("kafka.bootstrap.servers",),
+            "topic": ("subscribe", "subscribePattern", "assign"),
+        },
+        "rate": {},
+    }
 
-    def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The options with their variables filled in."""
-        return filled(self.options, environ)
+    def __post_init__(self) -> None:
+        self.check_needs()
+        if self.schema is None and "topic" in self.NEEDS[self.kind]:
+            msg = f'schema must be given with kind: {self.kind}: add schema: "ts timestamp, ..."'
+            raise QueryError(msg)
+        if self.schema is not None and self.kind == "rate":
+            msg = "schema must be left out with kind: rate, which has timestamp and value"
+            raise QueryError(msg)
+        if self.idle is not None and self.NEEDS[self.kind] is not _STREAM:
+            msg = f"idle must be left out with kind: {self.kind}; the kinds redis and mqtt have it"
+            raise QueryError(msg)
+        if self.schema is not None and self.columns is None:
+            msg = f'schema must be columns and types, got {self.schema!r}: write "ts timestamp, price double"'
+            raise QueryError(msg)
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the columns, where the schema has them."""
+        if self.kind == "rate":
+            return ("timestamp", "value")
+        return None if self.schema is None else column_names(self.schema)
+
+
+@dataclass(frozen=True)
+class Output(_Configured):
+    """Where answers go."""
+
+    kind: SinkKind = "console"
+    path: EnvTemplate | None = None
+    url: EnvTemplate | None = None
+    topic: EnvTemplate | None = None
+    table: str | None = None
+    mode: Mode = "append"
+    options: Settings = ()
+    CHECKED = ("path", "url", "topic", "table")
+    NEEDS = {  # noqa: RUF012 - a constant
+        "console": {},
+        **dict.fromkeys(("parquet", "json", "csv"), _FILE),
+        "memory": {"table": ()},
+        "latest": {"url": (), "table": ()},
+        "kafka": {"url": ("kafka.bootstrap.servers",), "topic": ("topic",)},
+    }
+
+    def __post_init__(self) -> None:
+        self.check_needs()
+        check_choice("mode", self.mode, get_args(Mode))
+
+
+@dataclass(frozen=True)
+class Service(_Configured):
+    """What a name in SERVICE or `join` stands for."""
+
+    kind: ServiceKind
+    url: EnvTemplate | None = None
+    path: EnvTemplate | None = None
+    table: str | None = None
+    options: Settings = ()
+    join: tuple[tuple[str, Any], ...] = ()
+    """Fields of `sb.Join` as plain values, such as {refresh: {budget: 7}}."""
+    CHECKED = ()
+    NEEDS = {  # noqa: RUF012 - a constant
+        **dict.fromkeys(("sparql", "http", "redis"), _ADDRESS),
+        "sql": {"url": (), "table": ()},
+        "parquet": _FILE,
+    }
+
+    def __post_init__(self) -> None:
+        self.check_needs()
 
 
 @dataclass(frozen=True)
@@ -49,66 +154,33 @@ class Watermark:
 
 
 @dataclass(frozen=True)
-class Output:
-    """Where answers go."""
-
-    kind: str = "console"
-    path: Late | None = None
-    url: Late | None = None
-    topic: Late | None = None
-    table: str | None = None
-    mode: str = "append"
-    options: Options = ()
-
-    def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The options with their variables filled in."""
-        return filled(self.options, environ)
-
-
-@dataclass(frozen=True)
 class Trigger:
-    """When the stream is looked at: "always" (as soon as the last batch is done), "every" so often,
-    "available_now" (all there is, then stop) or "once" (the same in one batch).
-    """  # noqa: D205 - the four words are the summary
+    """When batches start: "always" (as soon as the last one is done), "every" so often, "available_now" or "once".
 
-    kind: str = "always"
+    "available_now" processes all there is, then stops; "once" does the same in one batch.
+    """
+
+    kind: TriggerKind = "always"
     every: str | None = None
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The Spark that does the work."""
+    """The Spark that runs the pipeline."""
 
-    master: Late | None = None
-    options: Options = ()
-
-    def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The settings with their variables filled in."""
-        return filled(self.options, environ)
-
-
-@dataclass(frozen=True)
-class Service:
-    """What a name in SERVICE or `join` stands for."""
-
-    kind: str
-    url: Late | None = None
-    path: Late | None = None
-    table: str | None = None
-    options: Options = ()
-    join: tuple[tuple[str, Any], ...] = ()
-    """How it is joined, such as its budget: keywords of `sb.Join`."""
+    master: EnvTemplate | None = None
+    options: Settings = ()
 
     def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The options with their variables filled in."""
-        return filled(self.options, environ)
+        """Return the settings with their variables filled in."""
+        return fill_settings(self.options, environ)
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a pipeline file says; `sb.lang.load` reads one.
+    """The content of a pipeline file; `sb.lang.load` reads one.
 
-    Texts that may hold secrets are `Late`: they keep `${NAME}` as written, and `get()` fills it in.
+    Texts that may hold secrets are `EnvTemplate`: they keep `${NAME}` as written, and `get()` fills it in.
 
     Examples
     --------
@@ -131,7 +203,7 @@ class Job:
     ahead_of_clock: str | None = None
     """How far ahead of the clock the time of a row may be."""
     early: bool = False
-    checkpoint: Late | None = None
+    checkpoint: EnvTemplate | None = None
     trigger: Trigger = Trigger()
     spark: Cluster = Cluster()
     services: tuple[tuple[str, Service], ...] = ()
@@ -139,9 +211,9 @@ class Job:
     @property
     def queries(self) -> tuple[TopK, ...]:
         """The queries alone."""
-        return tuple(asked.query for asked in self.statements)
+        return tuple(statement.query for statement in self.statements)
 
     @property
     def remotes(self) -> tuple[Remote | None, ...]:
         """The join of each query, if it has one."""
-        return tuple(asked.remote for asked in self.statements)
+        return tuple(statement.remote for statement in self.statements)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from skyband.errors import QueryError, nearest
-from skyband.lang.place import Place
+from skyband.errors import QueryError
+from skyband.lang.position import Position
 from skyband.query.expression import check_unicode
+from skyband.query.validation import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from skyband.lang.statement import Statement
 
-LANGUAGES = ("sql", "rspql", "yaml")
+Language = Literal["sql", "rspql", "yaml"]
 _COMMENTS = re.compile(r"^(?:\s+|--[^\n]*|#[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _RSPQL = re.compile(r"(?:REGISTER|PREFIX|BASE)\b|SELECT\s+(?:DISTINCT\s+|REDUCED\s+)?[?$(]", re.IGNORECASE)
 _SQL = re.compile(r"(?:SELECT|WITH|INSERT|CREATE|EXPLAIN|FROM)\b(?!\s*:)|\(\s*SELECT\b", re.IGNORECASE)
@@ -24,31 +25,31 @@ _SQL = re.compile(r"(?:SELECT|WITH|INSERT|CREATE|EXPLAIN|FROM)\b(?!\s*:)|\(\s*SE
 def parse(
     text: str,
     *,
-    language: str | None = None,
+    language: Language | None = None,
     functions: Mapping[str, str] | None = None,
     origin: str | date | timedelta | None = None,
     time: str | None = None,
     services: Mapping[str, Any] | None = None,
 ) -> Statement:
-    """The query that a text describes: SQL as Flink has it, RSP-QL, or the `query:` part of a pipeline file.
+    """Read a query from a text: SQL as Flink has it, RSP-QL, or the `query:` part of a pipeline file.
 
     Parameters
     ----------
     text
         The text.
     language
-        "sql", "rspql" or "yaml" (default: seen from how it begins).
+        "sql", "rspql" or "yaml" (default: by how the text begins).
     functions
         Functions that RSP-QL may call, such as {"F(m, f)": "m + 2 * f"}.
     origin
         Where the windows of RSP-QL begin (default: at the epoch).
     time
-        What the column with the time of the triples is called in RSP-QL (default: "time").
+        The name of the column with the time of the triples in RSP-QL (default: "time").
     services
         What the names in SERVICE, or in `join:`, stand for: the address of a SPARQL endpoint, a table such as those in
         `skyband.tables`, or a mapping as under `services:` of a pipeline file, such as
-        {"BKG": {"kind": "sparql", "url": "http://...", "join": {"refresh": {"budget": 7}}}}. A text never
-        names an address.
+        {"BKG": {"kind": "sparql", "url": "http://...", "join": {"refresh": {"budget": 7}}}}. A text never names an
+        address.
 
     Returns
     -------
@@ -67,27 +68,26 @@ def parse(
     True
     """
     if not isinstance(text, str):
-        msg = f"text={type(text).__name__} is no text: give SQL, RSP-QL or YAML"
+        msg = f"text must be SQL, RSP-QL or YAML, got {type(text).__name__}"
         raise QueryError(msg)
-    if language is not None and language not in LANGUAGES:
-        msg = f"language={language!r} is unknown: {nearest(language, LANGUAGES)}"
-        raise QueryError(msg)
+    if language is not None:
+        check_choice("language", language, get_args(Language))
     try:
         check_unicode("text", text)
     except QueryError as error:
-        raise Place(1, 1).error(str(error)) from None
-    given = {"functions": functions, "origin": origin, "time": time}
-    more = {name: value for name, value in given.items() if value is not None}
-    asked = parse_at(text, language or seen(text), Place(1, 1), **more)
-    return asked if services is None else asked.with_services(services)
+        raise Position().error(error) from None
+    options = {"functions": functions, "origin": origin, "time": time}
+    given = {name: value for name, value in options.items() if value is not None}
+    statement = parse_at(text, language or detect_language(text), Position(), **given)
+    return statement if services is None else statement.with_services(services)
 
 
-def seen(text: str) -> str:
-    r"""The language of a text, by how it begins.
+def detect_language(text: str) -> str:
+    r"""Return the language of a text, by how it begins.
 
     Examples
     --------
-    >>> seen("-- the best\nSELECT * FROM t"), seen("PREFIX : <urn:>"), seen("k: 3")
+    >>> detect_language("-- the best\nSELECT * FROM t"), detect_language("PREFIX : <urn:>"), detect_language("k: 3")
     ('sql', 'rspql', 'yaml')
     """
     rest = _COMMENTS.sub("", text)
@@ -96,20 +96,20 @@ def seen(text: str) -> str:
     return "sql" if _SQL.match(rest) else "yaml"
 
 
-def parse_at(text: str, language: str, begin: Place, **more: Any) -> Statement:
-    """The statement in a text that begins at `begin` of something larger."""
-    if language == "sql" and not more:
-        from skyband.lang.sql.read import read_sql
-
-        return read_sql(text, begin)
+def parse_at(text: str, language: str, start: Position, **options: Any) -> Statement:
+    """Read a statement from a text that begins at `start` of something larger."""
     if language == "rspql":
         from skyband.lang.rspql.read import read_rspql
 
-        return read_rspql(text, begin, **more)
-    if more:
-        msg = f"{next(iter(more))}= is for RSP-QL only: leave it out"
+        return read_rspql(text, start, **options)
+    if options:
+        msg = f"{next(iter(options))} must be left out: only RSP-QL has it"
         raise QueryError(msg)
-    from skyband.lang.document import read
-    from skyband.lang.question import statement
+    if language == "sql":
+        from skyband.lang.sql.read import read_sql
 
-    return statement(read(text, begin=begin))
+        return read_sql(text, start)
+    from skyband.lang.query_yaml import read_query
+    from skyband.lang.yaml_node import read_yaml
+
+    return read_query(read_yaml(text, start))

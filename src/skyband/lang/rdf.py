@@ -1,28 +1,30 @@
-"""Streams of RDF: triples with a time, from N-Quads, from chunks of Turtle, or from a table of triples."""
+"""Streams of RDF: triples with a time, from N-Quads, from chunks of Turtle or from a table, as rows that fit a pattern.
+
+Matching works on columns: a pattern picks triples, and the picked ones are joined on subject and event.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import MissingLibraryError, SourceError
-from skyband.lang.match import rows
-from skyband.lang.rspql.terms import HOME, escaped
+from skyband.lang.rspql.grammar import HOME
+from skyband.lang.triples import Pattern, Star, Term, escape, unescape
 from skyband.query.duration import parse_instant
 from skyband.runtime.source import as_table, open_source
-
-if TYPE_CHECKING:
-    from skyband.lang.pattern import Pattern
 
 PROV = "http://www.w3.org/ns/prov#generatedAtTime"
 """The predicate by which a graph of N-Quads tells its time."""
 
 TRIPLE = ("subject", "predicate", "object")
+_LITERAL = r'^"((?:[^"\\]|\\.)*)"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?$'
+_NUMERAL = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _QUADS = (".nq", ".nquads")
 _MOMENT = pa.timestamp("us", "UTC")
 _IRI = r"<[^<>\"{}|^`\\\x00-\x20]*>"
@@ -33,7 +35,7 @@ _LINE = (
 )
 
 
-def bound(pattern: Pattern, source: object) -> object:
+def bind(pattern: Pattern, source: object) -> object:
     """What a user has, as a source of rows: triples are matched, and rows go through as they are.
 
     Examples
@@ -47,7 +49,7 @@ def bound(pattern: Pattern, source: object) -> object:
     [{'rank': 1, 'user': 'urn:skyband:bob'}]
     """
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in _QUADS:
-        return rows(pattern, quads(Path(source)))
+        return match_rows(pattern, quads(Path(source)))
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in (".ttl", ".nt", ".rdf", ".trig"):
         msg = f"source={str(source)!r} says nothing of time: give N-Quads (.nq), or pairs of a time and a Turtle text"
         raise SourceError(msg)
@@ -59,16 +61,16 @@ def bound(pattern: Pattern, source: object) -> object:
     if not set(TRIPLE) <= set(opened.schema.names):
         return source
     parts = [part for part, _ in opened.batches()]
-    return rows(pattern, events(pattern, pa.concat_tables(parts) if parts else opened.schema.empty_table()))
+    return match_rows(pattern, events(pattern, pa.concat_tables(parts) if parts else opened.schema.empty_table()))
 
 
 def _batch(pattern: Pattern, item: Any) -> Any:
     """One item of a stream: (time, Turtle), a batch of triples or rows, or such a batch with its watermark."""
     if isinstance(item, tuple) and len(item) == 2 and not _is_batch(item[0]):
-        return rows(pattern, turtle(item[0], item[1]))
+        return match_rows(pattern, turtle(item[0], item[1]))
     table, mark = (as_table(item[0]), item[1:]) if isinstance(item, tuple) else (as_table(item), ())
     if set(TRIPLE) <= set(table.column_names):
-        table = rows(pattern, events(pattern, table))
+        table = match_rows(pattern, events(pattern, table))
     return (table, *mark) if mark else table
 
 
@@ -110,7 +112,7 @@ def turtle(time: Any, text: Any) -> pa.Table:
     def written(term: Any) -> str:
         if isinstance(term, Literal):
             kind = f"@{term.language}" if term.language else f"^^<{term.datatype}>" if term.datatype else ""
-            return escaped(str(term)) + kind
+            return escape(str(term)) + kind
         return f"<{term}>" if isinstance(term, URIRef) else f"_:{term}"
 
     found = sorted(tuple(written(term) for term in triple) for triple in graph)
@@ -173,3 +175,112 @@ def _moments(column: pa.ChunkedArray, file: str) -> pa.ChunkedArray:
     except pa.ArrowInvalid as error:
         msg = f'{file}: {error}: write a time such as "2024-01-01T00:00:00Z"'
         raise SourceError(msg) from None
+
+
+# ---------------------------------------------------------------- rows that fit a pattern
+
+
+def match_rows(pattern: Pattern, triples: pa.Table) -> pa.Table:
+    """Return the rows that `triples` (subject, predicate, object, event, time) make, by their first triples.
+
+    Cost: O(t) for t triples and each pattern, and a sort of the rows.
+
+    Examples
+    --------
+    >>> star = Star(Term("?user"), ((Term("<urn:likes>"), Term("?n")),))
+    >>> triples = {"subject": ["<urn:a>"], "predicate": ["<urn:likes>"], "object": ['"3"'], "event": [0], "time": [7]}
+    >>> match_rows(Pattern((star,), numbers=("n",)), pa.table(triples)).to_pylist()
+    [{'user': 'urn:a', 'n': 3.0, 'time': 7}]
+    """
+    columns = {name: triples[name] for name in ("subject", "predicate", "object")}
+    table = pa.table({"key": _keys(triples), **columns, "n": pa.array(np.arange(triples.num_rows))})
+    found = pa.concat_tables([_columns(pattern, _match_star(star, table)) for star in pattern.stars])
+    if len(pattern.stars) > 1:
+        found = found.take(pc.sort_indices(found, sort_keys=[("#", "ascending")]))
+    values = {name: _value(found[f"?{name}"], number=name in pattern.numbers) for name in pattern.variables}
+    return pa.table({**values, pattern.time: triples["time"].take(found["#"])})
+
+
+def _keys(triples: pa.Table) -> pa.ChunkedArray:
+    """Number the pairs of subject and event."""
+    subject, event = (triples[name].combine_chunks().dictionary_encode() for name in ("subject", "event"))
+    many = max(1, len(event.dictionary))
+    return pc.add(pc.multiply(subject.indices.cast(pa.int64()), many), event.indices.cast(pa.int64()))
+
+
+def _match_star(star: Star, table: pa.Table) -> pa.Table:
+    """Return a column ?name for each variable; #0 is the first triple of a row, further # are those of the rest."""
+    if star.subject.variable is None:
+        table = table.filter(_equals(table["subject"], star.subject))
+    found = _match_group(star.needed, table, "#", star.subject.variable)
+    for at, group in enumerate(star.optional):
+        found = _join(found, _match_group(group, table, f"#{at}/"), "left outer")
+    return found.sort_by([(name, "ascending") for name in found.column_names if name.startswith("#")])
+
+
+def _match_group(
+    group: tuple[tuple[Term, Term], ...], table: pa.Table, prefix: str, subject: str | None = None
+) -> pa.Table:
+    found: pa.Table | None = None
+    for number, (predicate, value) in enumerate(group):
+        fits = _equals(table["predicate"], predicate)
+        if value.variable is None:
+            fits = pc.and_(fits, _equals(table["object"], value))
+        picked = table.filter(fits)
+        columns = {"key": picked["key"], f"{prefix}{number}": picked["n"]}
+        if value.variable is not None:
+            columns[f"?{value.variable}"] = picked["object"]
+        part = pa.table(columns)
+        if found is None and subject is not None:
+            name = f"?{subject}" if f"?{subject}" not in columns else f"?{subject}="
+            part = part.append_column(name, picked["subject"])
+        found = part if found is None else _join(found, part, "inner")
+        again = f"?{value.variable}="
+        if again in found.column_names:  # a variable must have one value
+            same = pc.equal(_bare(found[again[:-1]]), _bare(found[again]))
+            found = found.filter(same).drop_columns([again])
+    assert found is not None
+    return found
+
+
+def _join(left: pa.Table, right: pa.Table, kind: str) -> pa.Table:
+    again = set(left.column_names) - {"key"}
+    right = right.rename_columns([name + "=" if name in again else name for name in right.column_names])
+    return left.join(right, "key", join_type=kind, use_threads=False)
+
+
+def _columns(pattern: Pattern, found: pa.Table) -> pa.Table:
+    """Return all variables of the pattern, NULL where this star has none."""
+    names, known = [f"?{name}" for name in pattern.variables], set(found.column_names)
+    empty = pa.nulls(found.num_rows, pa.string())
+    return pa.table({"#": found["#0"], **{name: _text(found[name]) if name in known else empty for name in names}})
+
+
+def _equals(column: pa.ChunkedArray, term: Term) -> Any:
+    """Return where a column has a term, in N-Triples form or bare."""
+    bare = _bare(pa.array([term.text])).to_pylist()[0]
+    return pc.is_in(_text(column), value_set=pa.array([term.text, bare], pa.string()))
+
+
+def _text(column: Any) -> Any:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column if column.type == pa.string() else column.cast(pa.string())
+
+
+def _bare(column: Any) -> Any:
+    """Return IRIs without brackets, literals without quotes, type and language."""
+    texts = pc.replace_substring_regex(_text(column), r"^<(.*)>$", r"\1")
+    texts = pc.replace_substring_regex(texts, _LITERAL, r"\1")
+    if pc.any(pc.match_substring(texts, "\\")).as_py():
+        values = [None if text is None else unescape(f'"{text}"') for text in texts.to_pylist()]
+        return pa.chunked_array([pa.array(values, pa.string())])
+    return texts
+
+
+def _value(column: pa.ChunkedArray, *, number: bool) -> Any:
+    bare = _bare(column)
+    if not number:
+        return bare
+    fits = pc.match_substring_regex(bare, _NUMERAL)
+    return pc.utf8_trim_whitespace(pc.if_else(fits, bare, pa.scalar(None, pa.string()))).cast(pa.float64())

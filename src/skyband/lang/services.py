@@ -1,4 +1,4 @@
-"""What the names in SERVICE and `join` stand for: only what the configuration says, never what a text says."""
+"""Joins with the services that names in SERVICE and `join` stand for: the configuration says so, never the text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, nearest
-from skyband.lang.job import SERVICES, Service
-from skyband.lang.late import Late
+from skyband.lang.env_template import EnvTemplate
+from skyband.lang.job import Service
 from skyband.query import Calls, Join, Refresh
 from skyband.query.join import PARTS
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from skyband.lang.statement import Remote
 
 Options = tuple[tuple[str, Any], ...]
-"""Keywords of `sb.Join` as plain values; `refresh` and `calls` are mappings."""
+"""Fields of `sb.Join` as plain values; `refresh` and `calls` are mappings."""
 
-JOIN_FIELDS = frozenset(field.name for field in fields(Join))
+SERVICE_FIELDS = tuple(field.name for field in fields(Service))
+_JOIN_FIELDS = frozenset(field.name for field in fields(Join))
 _OPTIONS = {
     "sparql": ("subject", "optional"),
     "sql": ("key", "schema"),
@@ -31,8 +32,8 @@ _OPTIONS = {
 }
 
 
-def joined(remote: Remote, services: Mapping[str, Any]) -> Join:
-    """The join that a text asks for, with the service that its name stands for.
+def build_join(remote: Remote, services: Mapping[str, Any]) -> Join:
+    """Build the join of a text.
 
     Parameters
     ----------
@@ -44,25 +45,59 @@ def joined(remote: Remote, services: Mapping[str, Any]) -> Join:
     """
     name = remote.service
     if name not in services:
-        msg = f"SERVICE {name} is not among the services: {nearest(name, services)}"
+        msg = f"SERVICE {name} must be among the services: {nearest(name, services)}"
         raise QueryError(msg)
     given = services[name]
     if callable(getattr(given, "fetch", None)):
-        return Join(given, on=remote.on, columns=remote.columns, **join_keywords(remote.options))
+        return Join(given, on=remote.on, columns=remote.columns, **_keywords(remote.options))
     if isinstance(given, str):
-        given = Service("sparql", Late(given))
-    if isinstance(given, Mapping):
-        given = _service(name, given)
-    if not isinstance(given, Service):
-        msg = f"services={name!r} is {type(given).__name__}: give an address, a table, or {{'kind': ..., 'url': ...}}"
+        given = {"url": given}
+    service = given if isinstance(given, Service) else _service(name, given)
+    keywords = _keywords(remote.options, service.join)
+    return Join(_table(name, service, remote), on=remote.on, columns=remote.columns, **keywords)
+
+
+def _service(name: str, given: Any) -> Service:
+    if not isinstance(given, Mapping):
+        what = "an address, a table or a mapping"
+        msg = f"services[{name!r}] must be {what}, got {type(given).__name__}: write {{'kind': ..., 'url': ...}}"
         raise QueryError(msg)
-    return Join(
-        _table(name, given, remote), on=remote.on, columns=remote.columns, **join_keywords(remote.options, given.join)
-    )
+    for field in given:
+        if field not in SERVICE_FIELDS:
+            msg = f"services.{name} has no field {field!r}: {nearest(str(field), SERVICE_FIELDS)}"
+            raise QueryError(msg)
+    values = {"kind": "sparql", **given}
+    values |= {field: EnvTemplate(str(values[field])) for field in ("url", "path") if field in values}
+    values["options"] = tuple((option, EnvTemplate(str(value))) for option, value in given.get("options", {}).items())
+    values["join"] = join_options(given.get("join", {}), f"services.{name}.join")
+    try:
+        return Service(**values)
+    except QueryError as error:
+        msg = f"services.{name}: {error}"
+        raise QueryError(msg) from None
 
 
-def join_keywords(*options: Options) -> dict[str, Any]:
-    """Build the keywords of `sb.Join` from plain values; what comes later goes before."""
+def join_options(given: Mapping[str, Any], path: str = "join") -> Options:
+    """Return plain values of a join by field; keys of a former version are moved, with a warning."""
+    if not isinstance(given, Mapping):
+        msg = f"{path} must be a mapping, got {given!r}"
+        raise QueryError(msg)
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        part = PARTS.get(name)
+        if name not in _JOIN_FIELDS and part is None and isinstance(value, str) and "(" in value:
+            part = "aggregates"
+        if part is None:
+            found[name] = value
+            continue
+        msg = f"{path}.{name} is deprecated: write {path}: {{{part}: {{{name}: {value}}}}}"
+        warnings.warn(msg, DeprecationWarning, stacklevel=2)
+        found[part] = {**found.get(part, {}), name: value}
+    return tuple(found.items())
+
+
+def _keywords(*options: Options) -> dict[str, Any]:
+    """Build the keywords of `sb.Join`; of equal ones the last counts."""
     parts: dict[str, dict[str, Any]] = {"refresh": {}, "calls": {}}
     found: dict[str, Any] = {}
     for name, value in (pair for some in options for pair in some):
@@ -83,93 +118,56 @@ def join_keywords(*options: Options) -> dict[str, Any]:
     return found
 
 
-def join_options(given: Mapping[str, Any], path: str = "join") -> Options:
-    """Return plain values of a join by field; former keys are moved to where they are now, with a warning."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        part = PARTS.get(name)
-        if name not in JOIN_FIELDS and part is None and isinstance(value, str) and "(" in value:
-            part = "aggregates"
-        if part is None:
-            found[name] = value
-            continue
-        msg = f"{path}.{name} is deprecated: write {path}: {{{part}: {{{name}: {value}}}}}"
-        warnings.warn(msg, DeprecationWarning, stacklevel=2)
-        found[part] = {**found.get(part, {}), name: value}
-    return tuple(found.items())
-
-
-def _service(name: str, given: Mapping[str, Any]) -> Service:
-    known = ("kind", "url", "path", "table", "options", "join")
-    for field in given:
-        if field not in known:
-            msg = f"services: {name} has no field {field!r}: {nearest(str(field), known)}"
-            raise QueryError(msg)
-    late = {field: Late(str(given[field])) for field in ("url", "path") if field in given}
-    options = tuple((option, Late(str(value))) for option, value in dict(given.get("options", {})).items())
-    join = join_options(dict(given.get("join", {})), f"services.{name}.join")
-    return Service(given.get("kind", "sparql"), **late, table=given.get("table"), options=options, join=join)
-
-
 def _table(name: str, service: Service, remote: Remote) -> Any:
-    """The table, which knows its address and has not been asked yet; `${NAME}` in it is filled when it is."""
-    if service.kind not in SERVICES:
-        msg = f"services: {name} has the kind {service.kind!r}: {nearest(service.kind, SERVICES)}"
-        raise QueryError(msg)
-    options = {option: late.text for option, late in service.options}
+    """Make the table, which calls nothing yet; it fills in `${NAME}` itself when it does."""
+    options: dict[str, Any] = {option: value.text for option, value in service.options}
     headers = {o.removeprefix("header."): options.pop(o) for o in list(options) if o.startswith("header.")}
     for option in options:
         if option not in _OPTIONS[service.kind]:
-            msg = f"services: {name} has no option {option!r}: {nearest(option, _OPTIONS[service.kind])}"
+            msg = f"services.{name} has no option {option!r}: {nearest(option, _OPTIONS[service.kind])}"
             raise QueryError(msg)
-    where = service.path if service.kind == "parquet" else service.url
-    if where is None:
-        msg = f"services: {name} has no {'path' if service.kind == 'parquet' else 'url'}: add one"
-        raise QueryError(msg)
+    url, key = str(service.url), options.pop("key", remote.on)
     if service.kind == "sparql":
-        return _sparql(name, where.text, options, remote)
-    key = options.pop("key", remote.on)
+        return _sparql(name, url, options, remote)
     table: Any
     if service.kind == "sql":
         from skyband.tables import SqlTable
 
-        if service.table is None:
-            msg = f"services: {name} names no table: add table: ..."
-            raise QueryError(msg)
-        table = SqlTable(where.text, service.table, key, schema=options.get("schema"))
+        table = SqlTable(url, str(service.table), key, **options)
     elif service.kind == "http":
         from skyband.tables import Http
 
-        table = Http(where.text, key, headers=headers, **options)
+        table = Http(url, key, headers=headers, **options)
     elif service.kind == "redis":
         from skyband.tables import Redis
 
-        table = Redis(where.text, key, name=options.get("name", "{}"))
+        table = Redis(url, key, **options)
     else:
-        table = File(where, key)
+        assert service.path is not None
+        table = ParquetTable(service.path, key)
     names = {here: there for here, there in remote.properties if here != there}
-    return Renamed(table, names) if names else table
+    return RenamedTable(table, names) if names else table
 
 
 def _sparql(name: str, url: str, options: dict[str, str], remote: Remote) -> Any:
     from skyband.tables import Sparql
 
     if {column for column, _ in remote.properties} != set(remote.columns):
-        msg = f"services: {name} is a SPARQL endpoint, where a column is a property: write columns: {{name: iri}}"
+        msg = f"services.{name} is a SPARQL endpoint, where a column is a property: write columns: {{name: iri}}"
         raise QueryError(msg)
-    optional = options.get("optional", "false").lower() == "true"
-    return Sparql(url, remote.on, dict(remote.properties), subject=options.get("subject", "{}"), optional=optional)
+    optional = options.pop("optional", "false").lower() == "true"
+    return Sparql(url, remote.on, dict(remote.properties), optional=optional, **options)
 
 
-class File:
-    """A Parquet file, read when it is first asked."""
+class ParquetTable:
+    """A Parquet file, read with the first look-up."""
 
-    def __init__(self, path: Late, key: str) -> None:
+    def __init__(self, path: EnvTemplate, key: str) -> None:
         self.path, self.key = path, key
         self._rows: Any = None
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
-        """The rows of those ids."""
+        """Return the rows of these ids."""
         if self._rows is None:
             import pyarrow.parquet as pq
 
@@ -180,19 +178,17 @@ class File:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels: where the file is."""
         return {**self.__dict__, "_rows": None}
 
 
-class Renamed:
-    """A table whose columns are called otherwise here."""
+class RenamedTable:
+    """A table whose columns have other names here."""
 
     def __init__(self, table: Any, there: Mapping[str, str]) -> None:
         self.table, self.there, self.key = table, dict(there), table.key
 
     def fetch(self, ids: Sequence[object], columns: Sequence[str], timeout: float | None = None) -> pa.Table:
-        """The rows of those ids, under the names used here."""
-        found: pa.Table = self.table.fetch(ids, [self.there.get(name, name) for name in columns], timeout)
-        return found.select([self.key, *(self.there.get(name, name) for name in columns)]).rename_columns(
-            [self.key, *columns]
-        )
+        """Return the rows of these ids, under the names used here."""
+        there = [self.there.get(name, name) for name in columns]
+        found: pa.Table = self.table.fetch(ids, there, timeout)
+        return found.select([self.key, *there]).rename_columns([self.key, *columns])

@@ -1,4 +1,4 @@
-"""What a text asks: the query, the stream it is asked of, and what of the answer is wanted."""
+"""Statements: a query as a text puts it, with the stream that it reads and the columns that it wants."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, SchemaError, nearest
+from skyband.query import Sliding
+from skyband.query.points import Distance, Weighted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
-    from skyband.lang.pattern import Pattern
+    from skyband.lang.triples import Pattern
     from skyband.query import TopK
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A join with data elsewhere, as a text describes it: which service, by which column, for which columns.
-
-    `service` is a name. What it stands for is said by the configuration, never by the text.
-    """
+    """A join as a text describes it. `service` is a name; only the configuration says what it stands for."""
 
     service: str
     on: str
     columns: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = ()
-    """What a column is called there: the IRI of a property. Empty: as it is called here."""
+    """The names of columns there, such as the IRI of a property. Empty: as here."""
     options: tuple[tuple[str, Any], ...] = ()
-    """How the join is done, such as its budget: keywords of `sb.Join`."""
+    """Further fields of `sb.Join` as plain values; `refresh` and `calls` are mappings."""
 
     def sparql(self) -> str:
-        """The question to a SPARQL endpoint, before it is narrowed to the rows at hand.
+        """Return the query to a SPARQL endpoint, before it is narrowed to the keys of a look-up.
 
         Examples
         --------
@@ -53,15 +52,15 @@ class Statement:
     query
         What to rank.
     source
-        What the text calls the stream: a table of SQL, a stream of RSP-QL.
+        The name of the stream in the text: a table of SQL, a stream of RSP-QL.
     columns
-        Which columns of the answer are wanted, and their names there; None: all, under their own names.
+        The columns of the answer that are wanted, and their names there; None: all, under their own names.
     pattern
         How triples become rows (RSP-QL only).
     remote
-        The data elsewhere that it joins, if any.
+        The remote data that it joins, if any.
     window
-        What RSP-QL calls the window.
+        The name of the window in RSP-QL.
 
     Examples
     --------
@@ -79,7 +78,7 @@ class Statement:
     window: str | None = None
 
     def with_services(self, services: Mapping[str, Any]) -> Statement:
-        """The same with its join, if it has one: `services` says what the name in the text stands for.
+        """Return the statement with its join, if it has one: `services` says what names in the text stand for.
 
         Examples
         --------
@@ -92,31 +91,50 @@ class Statement:
         """
         if self.remote is None:
             return self
-        from skyband.lang.services import joined
+        from skyband.lang.services import build_join
 
-        return replace(self, query=replace(self.query, join=joined(self.remote, services)))
+        return replace(self, query=replace(self.query, join=build_join(self.remote, services)))
 
     def rows(self, source: object) -> object:
-        """What a user gives as the source, as something with the columns of the query."""
+        """Return a source of rows with the columns of the query for what a user passes as the source."""
         if self.remote is not None and self.query.join is None:
             name = self.remote.service
-            how = f'with sb.parse(text, services={{"{name}": ...}}), or under services: of a pipeline file'
-            msg = f"SERVICE {name} is a name, which only the configuration explains: say what it stands for {how}"
+            how = f'sb.parse(text, services={{"{name}": ...}}), or add it under services: of a pipeline file'
+            msg = f"SERVICE {name} must be among the services, which say what the name stands for: write {how}"
             raise QueryError(msg)
         if self.pattern is None:
             return source
-        from skyband.lang.rdf import bound
+        from skyband.lang.rdf import bind
 
-        return bound(self.pattern, source)
+        return bind(self.pattern, source)
 
-    def shaped(self, answers: pa.Table) -> pa.Table:
-        """An answer with the wanted columns only."""
+    def select(self, answers: pa.Table) -> pa.Table:
+        """Return an answer with the wanted columns only."""
         if self.columns is None:
             return answers
         for name, _ in self.columns:
             if name not in answers.column_names:
-                there = nearest(name, answers.schema.names)
-                msg = f"SELECT names column {name!r}, which the answer does not have: {there}"
+                known = nearest(name, answers.schema.names)
+                msg = f"SELECT names column {name!r}, which the answer does not have: {known}"
                 raise SchemaError(msg)
-        picked = answers.select([name for name, _ in self.columns])
-        return picked.rename_columns([shown for _, shown in self.columns])
+        return answers.select([name for name, _ in self.columns]).rename_columns([shown for _, shown in self.columns])
+
+    def check_writable(self, language: str, **only: Any) -> Sliding:
+        """Return the window if the query can be written; `only` has fields with the one value they may have."""
+        query = self.query
+        if callable(query.by):
+            msg = f"by must be an expression to be written in {language}, got a Python function"
+            raise QueryError(msg)
+        if isinstance(query.by, Distance | Weighted):
+            msg = f"by must be an expression to be written in {language}, got {query.by.text}: use sb.to_yaml"
+            raise QueryError(msg)
+        window = query.window
+        if not isinstance(window, Sliding) or window.kind == "row":
+            msg = f"window must slide in time to be written in {language}, got {window!r}: use sb.to_yaml"
+            raise QueryError(msg)
+        for field, value in {"emit": "answers", "prefix": "", "unit": None, "version": None, **only}.items():
+            given = getattr(window if field == "closed" else query, field)
+            if given != value:
+                msg = f"{field} must be {value!r} to be written in {language}, got {given!r}: use sb.to_yaml"
+                raise QueryError(msg)
+        return window

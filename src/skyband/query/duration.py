@@ -27,6 +27,7 @@ _NAMES = {
     "d": "d day days",
     "w": "w week weeks",
 }
+_WORDS = {unit: names.split()[-2] for unit, names in _NAMES.items()}
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 _DIGITS = 100  # a number with more digits is out of range or finer than a microsecond
@@ -129,3 +130,15 @@ def format_duration(length: timedelta | int) -> str:
     micros = microseconds(length) if isinstance(length, timedelta) else length
     unit = next((u for u, n in reversed(MICROSECONDS.items()) if micros % n == 0), "us")
     return f"{micros // MICROSECONDS[unit]} {unit}"
+
+
+def spell_duration(length: timedelta | int) -> str:
+    """Write a duration in words that Spark and SQL read as well.
+
+    Examples
+    --------
+    >>> spell_duration(600_000_000), spell_duration(1), spell_duration(0)
+    ('10 minutes', '1 microsecond', '0 seconds')
+    """
+    number, unit = format_duration(length).split() if length else ("0", "s")
+    return f"{number} {_WORDS[unit]}" + ("" if number == "1" else "s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -45,6 +46,54 @@ def _dialect_class() -> type[Dialect]:
             STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - sqlglot's way: the first is the one that it writes
 
     return Skyband
+
+
+def quote_name(name: str) -> str:
+    """Write the name of a column in an expression, in back quotes where it needs them.
+
+    Examples
+    --------
+    >>> quote_name("price"), quote_name("unit price"), quote_name("order")
+    ('price', '`unit price`', '`order`')
+    """
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in _reserved()
+    return name if plain else f"`{name.replace('`', '``')}`"
+
+
+def quote_text(value: str) -> str:
+    """Write a text in an expression.
+
+    Examples
+    --------
+    >>> print(quote_text("it's"))
+    'it''s'
+    """
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+@cache
+def _reserved() -> frozenset[str]:
+    return frozenset(word for phrase in dialect().tokenizer_class.KEYWORDS for word in phrase.split())
+
+
+def column_names(ddl: str) -> tuple[str, ...] | None:
+    """Return the names in columns and types as DDL has them; None if that is not what the text is.
+
+    Examples
+    --------
+    >>> column_names("ts timestamp, price double"), column_names("price")
+    (('ts', 'price'), None)
+    """
+    from sqlglot.errors import SqlglotError
+
+    try:
+        [tree] = parsed(f"CREATE TABLE t ({ddl})")
+        found = tree.this.expressions  # type: ignore[union-attr]
+    except (SqlglotError, QueryError, AttributeError, RecursionError, ValueError):  # no table, or not one alone
+        return None
+    typed = all(column.args.get("kind") is not None for column in found)
+    return tuple(column.name for column in found) if found and typed else None
 
 
 def parsed(text: str) -> list[Expr | None]:

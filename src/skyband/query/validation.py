@@ -18,6 +18,7 @@ from skyband.errors import QueryError
 
 _Choice = TypeVar("_Choice", bound=str)
 _SHOWN = 200  # characters of a value in a message
+_DIGITS = 400  # more than any field can have
 
 
 def invalid(field: str, must: str, value: object, write: str = "") -> QueryError:
@@ -48,6 +49,24 @@ def check_integer(field: str, value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise invalid(field, f"be an integer from {low:,} to {high:,}", value)
     return int(value)
+
+
+def parse_integer(field: str, digits: str) -> int:
+    """Read an integer that a user wrote; Python itself reads at most 4,300 digits.
+
+    Examples
+    --------
+    >>> parse_integer("k", "1_000")
+    1000
+    >>> parse_integer("k", "1" * 5000)
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: k must have at most 400 digits, got 5,000: write a smaller number
+    """
+    if len(digits) > _DIGITS:
+        msg = f"{field} must have at most {_DIGITS} digits, got {len(digits):,}: write a smaller number"
+        raise QueryError(msg)
+    return int(digits)
 
 
 def check_number(

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
-from skyband.lang.pattern import Pattern, Star, Term
-from skyband.lang.rspql.score import sparql, variable
-from skyband.lang.rspql.terms import HOME
-from skyband.lang.said import NO_SERVICE, check_said
+from skyband.lang.rspql.grammar import FUNCTIONS, HOME, XSD
 from skyband.lang.statement import Remote, Statement
+from skyband.lang.triples import Pattern, Star, Term, escape
 from skyband.query.duration import format_duration
 from skyband.query.expression import Expression
+from skyband.query.monotone import unfiltered
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from skyband.query import Sliding, TopK
+    from skyband.query.expression import Tree
 
 _LOCAL = re.compile(r"\w([\w.-]*[\w-])?")
 _UNITS = {"min": "m", "h": "h", "s": "s", "ms": "ms", "d": "d"}
+_LEVELS = {"or": 1, "and": 2, "=": 3, "<>": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3, "sum": 4, "product": 5,
+           "neg": 6, "not": 6}  # fmt: skip
+_SIGNS = {"or": "||", "and": "&&", "<>": "!=", "neg": "-", "not": "!"}
+_CALLS = {"abs": "ABS", "coalesce": "COALESCE", "whole": f"<{XSD}integer>", "real": f"<{XSD}double>",
+          **{ours: f"<{theirs}>" for theirs, ours in FUNCTIONS.items()}}  # fmt: skip
 
 
 def to_rspql(query: TopK | Statement) -> str:
-    """A query as RSP-QL; what RSP-QL cannot say is refused.
+    """Write a query as RSP-QL; raise for what RSP-QL cannot express.
 
     The columns of a query become the values of triples around one subject. `sb.parse` reads it back;
     the name of the time column is given to it, not to the text.
@@ -50,78 +55,65 @@ def to_rspql(query: TopK | Statement) -> str:
     topk = asked.query
     window = _check(asked)
     assert isinstance(topk.by, Expression)
-    tree, filters = topk.by.tree, []
-    while tree[0] == "case" and len(tree) == 4 and tree[3] == ("null",):
-        filters.append(tree[1])
-        tree = tree[2]
-    score = sparql(tree)
-    pattern = asked.pattern or _pattern(topk.by, asked.remote)
+    tree, conditions = unfiltered(topk.by.tree)
+    score = to_sparql(tree)
     label = _label(asked.window or "W")
-    lines = [f"PREFIX : <{HOME}>"]
-    if topk.name is not None:
-        lines.append(f"REGISTER STREAM {_label(topk.name)} AS")
-    size, slide, _ = map(_length, window.lengths.values())
-    lines += [
+    size, slide, _ = map(_duration, window.lengths.values())
+    lines = [
+        f"PREFIX : <{HOME}>",
+        *([] if topk.name is None else [f"REGISTER STREAM {_label(topk.name)} AS"]),
         f"SELECT {_chosen(asked, score)}",
         f"FROM NAMED WINDOW {label} ON {_label(asked.source)} [RANGE {size} STEP {slide}]",
         "WHERE {",
         f"  WINDOW {label} {{",
-        *(f"    {line}" for line in _group(pattern)),
-        *(f"    FILTER({sparql(condition)})" for condition in filters),
+        *(f"    {line}" for line in _group(asked.pattern or _pattern(topk.by, asked.remote))),
+        *(f"    FILTER({to_sparql(condition)})" for condition in conditions),
         "  }",
     ]
     if asked.remote is not None:
         lines.append(f"  SERVICE {_label(asked.remote.service)} {{ {_service(asked.remote)} }}")
-    named = asked.columns is not None and any(what == "score" for what, _ in asked.columns)
-    key = f"?{next(shown for what, shown in asked.columns or () if what == 'score')}" if named else score
+    key = next((f"?{shown}" for what, shown in asked.columns or () if what == "score"), score)
     return "\n".join([*lines, "}", f"ORDER BY {'ASC' if topk.ascending else 'DESC'}({key})", f"LIMIT {topk.k}"])
 
 
 def _check(asked: Statement) -> Sliding:
-    query = asked.query
-    window = check_said(query, "RSP-QL", {"per": (), "id": None})
-    if query.join is not None and asked.remote is None:
-        msg = f"join cannot be said in RSP-QL, {NO_SERVICE}"
-        raise QueryError(msg)
-    if window.closed != "right":
-        msg = 'closed="left" cannot be said in RSP-QL, whose windows are (start, end]: use closed="right", or sb.to_sql'
+    window = asked.check_writable("RSP-QL", closed="right", per=(), id=None, of=())
+    if asked.query.join is not None and asked.remote is None:
+        msg = "join must have the name of a service to be written in RSP-QL: pass the statement of sb.parse"
         raise QueryError(msg)
     if window.origin:
         origin = format_duration(window.origin)
-        msg = f"origin={origin!r} cannot be written in RSP-QL: pass it to sb.parse(text, origin=...)"
+        msg = f"origin must be 0 s to be written in RSP-QL, got {origin!r}: pass it to sb.parse(text, origin=...)"
         raise QueryError(msg)
     return window
 
 
 def _pattern(by: Expression, remote: Remote | None) -> Pattern:
-    """One triple for each column of the score."""
-    elsewhere = remote.columns if remote is not None else ()
-    pairs = tuple((Term(f"<{HOME}{name}>"), Term(variable(name))) for name in by.columns if name not in elsewhere)
-    if not pairs:
-        msg = f"by={str(by)!r} names no column of the stream, so there is no triple to ask for: name one"
+    """Return one triple for each column of the score."""
+    names = [name for name in by.columns if remote is None or name not in remote.columns]
+    if not names:
+        msg = f"by must name a column of the stream to be written in RSP-QL, got {str(by)!r}"
         raise QueryError(msg)
-    return Pattern((Star(Term("?row"), pairs),))
+    return Pattern((Star(Term("?row"), tuple((Term(f"<{HOME}{name}>"), Term(_variable(name))) for name in names)),))
 
 
 def _service(remote: Remote) -> str:
-    known = dict(remote.properties)
-    pairs = [f"{_short(Term(f'<{known.get(name, HOME + name)}>'))} {variable(name)}" for name in remote.columns]
-    return f"{variable(remote.on)} {' ; '.join(pairs)} ."
+    iris = {name: HOME + name for name in remote.columns} | dict(remote.properties)
+    pairs = ((Term(f"<{iris[name]}>"), Term(_variable(name))) for name in remote.columns)
+    return _triples(Term(_variable(remote.on)), pairs) + " ."
+
+
+def _triples(subject: Term, pairs: Any) -> str:
+    return f"{subject} " + " ; ".join(f"{_short(predicate)} {_short(value)}" for predicate, value in pairs)
 
 
 def _group(pattern: Pattern) -> list[str]:
-    if len(pattern.stars) == 1:
-        return _star(pattern.stars[0])
-    return [" UNION ".join(f"{{ {' '.join(_star(star))} }}" for star in pattern.stars)]
-
-
-def _star(star: Star) -> list[str]:
-    needed = " ; ".join(f"{_short(predicate)} {_short(value)}" for predicate, value in star.needed)
-    lines = [f"{star.subject} {needed} ."]
-    for group in star.optional:
-        pairs = " ; ".join(f"{_short(predicate)} {_short(value)}" for predicate, value in group)
-        lines.append(f"OPTIONAL {{ {star.subject} {pairs} }}")
-    return lines
+    stars = [
+        [_triples(star.subject, star.needed) + " .",
+         *(f"OPTIONAL {{ {_triples(star.subject, group)} }}" for group in star.optional)]
+        for star in pattern.stars
+    ]  # fmt: skip
+    return stars[0] if len(stars) == 1 else [" UNION ".join(f"{{ {' '.join(star)} }}" for star in stars)]
 
 
 def _short(term: Term) -> str:
@@ -134,28 +126,94 @@ def _label(name: str) -> str:
         return f":{name}"
     if re.fullmatch(r'[^<>"{}|^`\\\x00-\x20]*', name) and ":" in name:
         return f"<{name}>"
-    msg = f"{name!r} cannot be a name in RSP-QL: use letters, digits and _, or an IRI"
+    msg = f"names in RSP-QL must have letters, digits and _, or be IRIs, got {name!r}"
     raise QueryError(msg)
 
 
 def _chosen(asked: Statement, score: str) -> str:
     if asked.columns is None:
         return "*"
-    ours = ("window_start", "window_end", "rank")
-    words = []
-    for what, shown in asked.columns:
-        if what == "score":
-            words.append(f"({score} AS {variable(shown)})")
-        elif what not in ours:
-            words.append(variable(what))
-    return " ".join(words)
+    named = [(what, shown) for what, shown in asked.columns if what not in ("window_start", "window_end", "rank")]
+    return " ".join(f"({score} AS {_variable(shown)})" if what == "score" else _variable(what) for what, shown in named)
 
 
-def _length(length: timedelta) -> str:
+def _duration(length: timedelta) -> str:
     number, unit = format_duration(length).split()
     if unit == "w":
         return f"{int(number) * 7}d"
     if unit not in _UNITS:
-        msg = f"{format_duration(length)} is finer than a millisecond, which RSP-QL cannot say: use sb.to_yaml"
+        msg = f"durations in RSP-QL must be whole milliseconds, got {format_duration(length)}: use sb.to_yaml"
         raise QueryError(msg)
     return f"{number}{_UNITS[unit]}"
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def to_sparql(tree: Tree) -> str:
+    """Write a score as a SPARQL expression.
+
+    Examples
+    --------
+    >>> from skyband.query.expression import parse
+    >>> to_sparql(parse("(a + b) * CASE WHEN c = 'x' THEN 2 ELSE 1 END").tree)
+    '(?a + ?b) * IF(?c = "x", 2, 1)'
+    """
+    kind, *parts = tree
+    if kind in ("column", "raw", "flag"):
+        return _variable(parts[0])
+    if kind in ("number", "text", "yes"):
+        return _constant(kind, parts[0])
+    if kind == "isnull":
+        return f"!BOUND({to_sparql(parts[0])})"
+    if kind == "case":
+        *branches, other = parts
+        text = to_sparql(other)
+        for when, then in reversed(list(zip(branches[::2], branches[1::2], strict=True))):
+            text = f"IF({to_sparql(when)}, {to_sparql(then)}, {text})"
+        return text
+    if kind in _CALLS or (kind == "round" and parts[1] == 0):
+        arguments = parts[:1] if kind == "round" else parts
+        return f"{_CALLS.get(kind, 'ROUND')}({', '.join(map(to_sparql, arguments))})"
+    if kind in _LEVELS and "%" not in parts:
+        return _operation(kind, parts)
+    msg = f"{'%' if kind == 'product' else kind} cannot be written in RSP-QL: use sb.to_sql or sb.to_yaml"
+    raise QueryError(msg)
+
+
+def _operation(kind: str, parts: list[Any]) -> str:
+    level, sign = _LEVELS[kind], _SIGNS.get(kind, kind)
+    if kind in ("neg", "not"):
+        return sign + _operand(parts[0], level)
+    if kind in ("and", "or"):
+        return f" {sign} ".join(_operand(part, level) for part in parts)
+    if kind == "in":
+        return f"{_operand(parts[0], level + 1)} IN ({', '.join(map(to_sparql, parts[1:]))})"
+    if kind in ("sum", "product"):
+        others = (f" {s} {_operand(other, level + 1)}" for s, other in zip(parts[1::2], parts[2::2], strict=True))
+        return _operand(parts[0], level) + "".join(others)  # a - (b - c)
+    if kind in ("=", "<>") and parts[0][0] == parts[1][0] == "column":
+        return f"({to_sparql(parts[0])}) {sign} ({to_sparql(parts[1])})"  # brackets: as numbers
+    return f"{_operand(parts[0], level + 1)} {sign} {_operand(parts[1], level + 1)}"
+
+
+def _operand(tree: Tree, level: int) -> str:
+    own, text = _LEVELS.get(tree[0], 9), to_sparql(tree)
+    negative = tree[0] == "number" and tree[1] < 0
+    return f"({text})" if own < level or own == level == 6 or negative else text
+
+
+def _constant(kind: str, value: Any) -> str:
+    if kind == "text":
+        return escape(value)
+    if kind == "yes":
+        return str(value).lower()
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def _variable(name: str) -> str:
+    """Write a column as a variable."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        msg = f"columns must have letters, digits and _ to be variables of RSP-QL, got {name!r}: rename it"
+        raise QueryError(msg)
+    return f"?{name}"

@@ -6,11 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from skyband.errors import QueryError
-from skyband.lang.names import quoted
-from skyband.lang.said import check_said
 from skyband.lang.statement import Statement
 from skyband.query.duration import MICROSECONDS, microseconds
-from skyband.query.trees import dialect
+from skyband.query.trees import dialect, quote_name
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -21,7 +19,7 @@ _UNITS = (("DAY", "d"), ("HOUR", "h"), ("MINUTE", "min"), ("SECOND", "s"))
 
 
 def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
-    """A query as SQL in the form that Flink reads; what SQL cannot say is refused.
+    """Write a query as SQL in the form that Flink reads; raise for what SQL cannot express.
 
     `sb.parse` reads it back: `sb.parse(sb.to_sql(query)).query == query`.
 
@@ -30,7 +28,7 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
     query
         The query, or a statement.
     table
-        What the stream is called (default: as in the statement, else "stream").
+        The name of the stream (default: as in the statement, else "stream").
 
     Examples
     --------
@@ -55,15 +53,15 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
     lengths = [size] if size == slide else [slide, size]
     lengths += [origin] if origin else []
     function = "TUMBLE" if size == slide else "HOP"
-    stream = ".".join(quoted(part) for part in (table or asked.source).split("."))
-    arguments = [f"TABLE {stream}", f"DESCRIPTOR({quoted(topk.time)})", *map(_interval, lengths)]
+    stream = ".".join(quote_name(part) for part in (table or asked.source).split("."))
+    arguments = [f"TABLE {stream}", f"DESCRIPTOR({quote_name(topk.time)})", *map(_interval, lengths)]
     source = f"TABLE({function}({', '.join(arguments)}))"
     score, total = _score(topk), _total_name(topk)
     keys = [f"{total or score} {'ASC' if topk.ascending else 'DESC'}"]
     if topk.id is not None:
-        keys += [f"{quoted(topk.time)} DESC", f"{quoted(topk.id)} DESC"]
+        keys += [f"{quote_name(topk.time)} DESC", f"{quote_name(topk.id)} DESC"]
     if total:
-        group = ", ".join(["window_start", "window_end", *map(quoted, (*topk.per, *topk.of))])
+        group = ", ".join(["window_start", "window_end", *map(quote_name, (*topk.per, *topk.of))])
         rows = [
             "  FROM (",
             f"    SELECT {group}, {score} AS {total}",
@@ -77,18 +75,18 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
         [
             f"SELECT {_picked(asked, total)} FROM (",  # noqa: S608 - names are quoted, the score is of the safe grammar
             f"  SELECT *{'' if total else _score_column(asked)}, ROW_NUMBER() OVER (",
-            f"    PARTITION BY {', '.join(['window_start', 'window_end', *map(quoted, topk.per)])}",
+            f"    PARTITION BY {', '.join(['window_start', 'window_end', *map(quote_name, topk.per)])}",
             f"    ORDER BY {', '.join(keys)}",
             "  ) AS rn",
             *rows,
-            f") AS {quoted(topk.name)}" if topk.name is not None else ")",
+            f") AS {quote_name(topk.name)}" if topk.name is not None else ")",
             f"WHERE rn <= {topk.k}",
         ]
     )
 
 
 def _total_name(query: TopK) -> str:
-    """The name of the total of a leaderboard, which no key has; "" for rows."""
+    """Return a name for the total of a leaderboard that no key has; "" for rows."""
     name = "total" if query.of else ""
     while name in (*query.of, *query.per):
         name += "_"
@@ -98,25 +96,23 @@ def _total_name(query: TopK) -> str:
 def _check(asked: Statement) -> Sliding:
     query = asked.query
     if query.join is not None or asked.remote is not None or asked.pattern is not None:
-        msg = "a join or triples cannot be said in SQL: use sb.to_rspql"
+        msg = "a join or triples cannot be written in SQL: use sb.to_rspql"
         raise QueryError(msg)
-    window = check_said(query, "SQL", {"of": query.of})
-    if window.closed != "left":
-        msg = 'closed="right" cannot be said in SQL: use closed="left", sb.to_rspql or sb.to_yaml'
-        raise QueryError(msg)
+    window = asked.check_writable("SQL", closed="left")
     for field, names in (("per", query.per), ("of", query.of)):
         if {"window_start", "window_end"} & set(names):
-            msg = f"{field}={list(names)} holds a column of the window: rename it"
+            msg = f"{field} must not have a column of the window to be written in SQL, got {list(names)}: rename it"
             raise QueryError(msg)
     total, bracket, _ = str(query.by).partition("(")
     if query.of and total.isupper():  # COUNT(*) is read as count(*)
-        msg = f"by={str(query.by)!r} cannot be said in SQL: write {total.lower()}{bracket}...) in small letters"
+        lower = f"{total.lower()}{bracket}...)"
+        msg = f"by must be in lower case to be written in SQL, got {str(query.by)!r}: write {lower}"
         raise QueryError(msg)
     return window
 
 
 def _score(query: TopK) -> str:
-    """The score as it was written; without its comments if it has any, which would swallow what follows."""
+    """Return the score as it was written, without comments, which would hide what follows."""
     text = str(query.by)
     if not re.search(r"--|/\*|\n|;", text):
         return text
@@ -136,7 +132,7 @@ def _picked(asked: Statement, total: str) -> str:
     words = []
     for what, shown in asked.columns:
         name = "rn" if what == "rank" else total if total and what == "score" else what
-        words.append(quoted(name) if name == shown else f"{quoted(name)} AS {quoted(shown)}")
+        words.append(quote_name(name) if name == shown else f"{quote_name(name)} AS {quote_name(shown)}")
     return ", ".join(words)
 
 

@@ -1,8 +1,11 @@
-"""Which triples make a row: stars, that is, patterns around one subject."""
+"""Patterns of triples: stars, that is, patterns around one subject."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Term:
 
     @property
     def variable(self) -> str | None:
-        """The name of the variable, or None."""
+        """Its name if it is a variable."""
         return self.text[1:] if self.text.startswith("?") else None
 
     def __str__(self) -> str:
@@ -37,16 +40,16 @@ class Star:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The ways in which a row can be made (more than one: UNION), and what its variables are.
+    """Stars that each make rows (more than one: UNION), and what their variables are.
 
-    A row is made of triples with the same subject and the same timestamp.
+    A row is made of triples with the same subject and the same time.
     """
 
     stars: tuple[Star, ...]
     numbers: tuple[str, ...] = ()
     """Variables that the score takes for numbers; all others are texts."""
     time: str = "time"
-    """What the column of the timestamps is called."""
+    """The name of the time column."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -58,3 +61,21 @@ class Pattern:
                 if term.variable is not None:
                     found[term.variable] = None
         return tuple(found)
+
+
+def unescape(text: str) -> str:
+    r"""Return the value of a text in quotes.
+
+    Examples
+    --------
+    >>> unescape('"a\\\\tb"')
+    'a\\tb'
+    """
+    return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[0]), text[1:-1])
+
+
+def escape(value: str) -> str:
+    """Write a value as a text in quotes."""
+    for letter, sign in (("\\", "\\"), ('"', '"'), ("n", "\n"), ("r", "\r"), ("t", "\t")):
+        value = value.replace(sign, "\\" + letter)
+    return f'"{value}"'
