@@ -855,3 +855,35 @@ def test_an_integer_key_that_the_table_cannot_hold_is_refused(tmp_path):
             view.apply({"id": [1 << 40], "x": [5.0]})
         view.apply({"id": [2, 1], "x": [3.0, 4.0]})
         assert rows_of(view) == [(4.0, 1), (3.0, 2)]
+
+
+def test_a_view_that_fills_up_during_a_refill_stays_complete():
+    """It drops spare rows only: those between k and kmax."""
+    table = Trouble(np.arange(200.0))
+    view = sb.View(table, 95, "value", kmax=100, refill_at=97)
+    table.gate = threading.Event()
+    table.value[196:] = np.nan
+    view.apply({"id": np.arange(196, 200), "value": np.full(4, np.nan)})  # 96 rows are left
+    assert view._refills.refill_in_flight is not None
+    table.value[:6] = 500.0
+    view.apply({"id": np.arange(6), "value": np.full(6, 500.0)})  # 102 are too many
+    assert view.complete
+    assert rows_of(view) == naive(table.value, 95)
+    table.gate.set()
+    assert view.wait_for_refill(20)
+    assert rows_of(view) == naive(table.value, 95)
+
+
+def test_rows_that_pass_through_during_a_refill_displace_no_others():
+    """The changes since the request are applied again to what it brings, with all the states that rows have had."""
+    table = Trouble(np.arange(20.0))
+    view = sb.View(table, 3, "value", kmax=6, refill_at=4)  # 14 to 19
+    table.gate = threading.Event()
+    for ids, value in (([17, 18, 19], 0.0), ([0, 1, 2, 3], 13.5), ([16], 0.0), ([0, 1, 2, 3], 0.0)):
+        table.value[ids] = value
+        view.apply({"id": ids, "value": table.value[ids]})
+    assert not view.complete
+    table.gate.set()
+    assert view.wait_for_refill(20)
+    assert view.stats.refills == 1  # it brought 11 to 13, which rows 0 to 3 have not displaced
+    assert rows_of(view) == naive(table.value, 3)

@@ -82,6 +82,8 @@ class ViewIndex:
 
     def __init__(self, kmax: int, *, versions: bool = False, follow: bool = False) -> None:
         self.kmax, self.follow = kmax, follow
+        self.min_rows = 1
+        """At least so many rows stay when a full index drops some."""
         self.generation = 0
         """Grows with every call that may change rows."""
         self._marks = np.zeros(kernel.COUNT, np.int64)
@@ -166,7 +168,8 @@ class ViewIndex:
         """Run the kernel on columns of ids, scores and versions."""
         self.generation += 1
         # a full index drops an eighth of its spare rows at once, so that it is seldom full
-        kept_when_full = self.kmax if self.follow else self.kmax - (self.kmax - min(max(stop, 1), self.kmax)) // 8
+        spare = self.kmax - min(max(stop, self.min_rows), self.kmax)
+        kept_when_full = self.kmax if self.follow else self.kmax - spare // 8
         modes = bool(mode.get("fresh")), bool(mode.get("again")), mode["base"]
         shape = (first, stop, self.kmax, kept_when_full, self.follow, *modes)
         state = self._rows, self._seen, self._marks, self._bound_score, self._bound_id

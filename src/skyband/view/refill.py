@@ -188,8 +188,7 @@ class RefillController:
             return
         if self.rows.index.bound == refill.request.bound:
             self._add_fetched(refill.request, fetched)
-            for batch in refill.changes:
-                self.rows.reapply(batch)
+            self.rows.reapply(refill.changes)
             self._start_interval()
         # otherwise the view was full meanwhile, and has dropped rows that rank above all of these
         if self._refill_due():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -56,6 +56,7 @@ class ViewRows:
         if index is None:
             index = ViewIndex(spec.k, versions=not spec.ordered)
             index.bound = NOTHING_KNOWN
+        index.min_rows = spec.min_rows
         self.spec, self.index = spec, index
         self.types: dict[str, pa.DataType] = {}
         self._store = RowStore()
@@ -157,10 +158,18 @@ class ViewRows:
         columns = (column[:last] for column in (batch.ids, batch.score, batch.version))
         return self.index.apply(*columns, first=first, stop=stop, base=self._store.next)
 
-    def reapply(self, batch: ChangeBatch) -> None:
+    def reapply(self, batches: Sequence[ChangeBatch]) -> None:
         """Apply changes again that came while a refill was in flight: the rows it brought may be older."""
-        self.index.reapply(batch.ids, batch.score, batch.version, base=self._store.next)
-        self.store_columns(batch.rows)
+        if not batches:
+            return
+        index, kmax = self.index, self.index.kmax
+        lowest = -np.inf if index.bound is None else index.bound[0]
+        entering = np.unique(np.concatenate([batch.ids[batch.score >= lowest] for batch in batches]))
+        index.resize(max(kmax, index.size + len(entering)))  # rows that only pass through must not displace others
+        for batch in batches:
+            index.reapply(batch.ids, batch.score, batch.version, base=self._store.next)
+            self.store_columns(batch.rows)
+        index.resize(kmax)
 
     def add_fetched(self, rows: pa.Table, requested: int) -> None:
         """Add rows that a refill fetched. Fewer than requested means that the table has no more."""
