@@ -24,6 +24,7 @@ COLUMNS: dict[str, Callable[[EngineEntry], str]] = {
     "exact": lambda entry: _yes(entry.traits.exact),
     "groups": lambda entry: _yes(entry.traits.groups),
     "windows": lambda entry: "; ".join(_KINDS.get(k, k) for k in sorted(entry.traits.windows, reverse=True)),
+    "many queries": lambda entry: "one structure" if entry.traits.shared else "one engine each",
     "minimal": lambda entry: _yes(entry.traits.minimal),
     "cost of a row": lambda entry: entry.traits.cost,
     "memory": lambda entry: entry.traits.memory,

@@ -13,7 +13,7 @@ import pytest
 
 import skyband as sb
 from skyband.engines import QueryFamily, build
-from skyband.engines.validation import checked, held, real
+from skyband.engines.validation import float_column, typed_column, validate
 from skyband.runtime import snapshot as blob
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,11 +95,11 @@ def sb_objects(score):
 def test_what_is_loaded_is_a_copy_that_can_be_written_to():
     saved = {"x": np.array([1.0, 2.0])}
     saved["x"].flags.writeable = False
-    found = checked(saved, {"x": real("rows")}, rows=2)["x"]
+    found = validate(saved, {"x": float_column("rows")}, rows=2)["x"]
     found[0] = 5.0
     assert saved["x"].tolist() == [1.0, 2.0]
     with pytest.raises(sb.SnapshotError, match="x is list and should be int64"):
-        checked({"x": [1, 2]}, {"x": held("i8", 2)})
+        validate({"x": [1, 2]}, {"x": typed_column("i8", 2)})
 
 
 # ---------------------------------------------------------------- memory

@@ -17,7 +17,7 @@ import numpy as np
 
 from skyband.engines.candidate_limit import limit as candidate_limit
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import check_progress, check_ranked, column, float_column, require, validate
+from skyband.engines.validation import check_progress, check_ranked, float_column, require, typed_column, validate
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels import arrival as kernels
 from skyband.kernels.answers import AnswerBuffer, concatenate
@@ -155,24 +155,24 @@ def buffer_span(query: TopK, buffer: object) -> int:
 def _list_columns(prefix: str, rows: str) -> dict[str, ColumnSpec]:
     return {
         prefix + "score": float_column(rows),
-        prefix + "time": column("i8", rows),
-        prefix + "id": column("i8", rows),
-        prefix + "mark": column("i8", rows, low=0),
-        prefix + "num": column("i8", NUMBERS),
-        prefix + "real": column("f8", REALS),
+        prefix + "time": typed_column("i8", rows),
+        prefix + "id": typed_column("i8", rows),
+        prefix + "mark": typed_column("i8", rows, low=0),
+        prefix + "num": typed_column("i8", NUMBERS),
+        prefix + "real": typed_column("f8", REALS),
     }
 
 
 _COLUMNS = {
-    "buffer_score": column("f8", "buffer"),
-    "buffer_time": column("i8", "buffer"),
-    "buffer_id": column("i8", "buffer"),
-    "buffer_wait": column("f8", "buffer"),
+    "buffer_score": typed_column("f8", "buffer"),
+    "buffer_time": typed_column("i8", "buffer"),
+    "buffer_id": typed_column("i8", "buffer"),
+    "buffer_wait": typed_column("f8", "buffer"),
     **_list_columns("", "rows"),
     **_list_columns("filter_", "screened"),
-    "state": column("i8", STATE),
-    "rules": column("f8", 2 * len(PruningRule._fields) + 2),
-    "now": column("i8", 1),
+    "state": typed_column("i8", STATE),
+    "rules": typed_column("f8", 2 * len(PruningRule._fields) + 2),
+    "now": typed_column("i8", 1),
 }
 
 

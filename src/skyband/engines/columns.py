@@ -1,17 +1,17 @@
-"""Columns as kernels want them."""
+"""Columns as kernels take them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 
-def fixed(column: np.ndarray) -> np.ndarray:
-    """The column, not to be written to: whatever it comes from, a kernel is compiled for one kind of it alone.
+def read_only(column: np.ndarray) -> np.ndarray:
+    """Return a contiguous, read-only view of the column, so that Numba compiles a kernel for one type only.
 
     Examples
     --------
     >>> column = np.arange(3)
-    >>> fixed(column).flags.writeable, column.flags.writeable
+    >>> read_only(column).flags.writeable, column.flags.writeable
     (False, True)
     """
     if not column.flags.c_contiguous:

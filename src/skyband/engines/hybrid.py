@@ -9,7 +9,7 @@ import numpy as np
 
 from skyband.engines.arrival_engine import NO_LIST, ArrivalEngine, PruningRule, buffer_span
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import column, require, section, validate
+from skyband.engines.validation import require, section, typed_column, validate
 from skyband.kernels.chance import NO_ORDER, crowd, looked
 from skyband.windows import WindowAssigner
 
@@ -24,11 +24,11 @@ _SAMPLE = 16  # scores of each block that stand for it in the test over the whol
 _REASONS = ("neighbours are alike", "scores rise or fall over the window", "a whole window looked random")  # by number
 _NO_BLOCK = -(1 << 61)
 _COLUMNS = {
-    **{f"{part}/score": column("f8", part) for part in ("recent", "sample")},
-    **{f"{part}/{name}": column("i8", part) for part in ("recent", "sample") for name in ("time", "id")},
-    "told": column("i8", "told"),
-    "state": column("i8", 5),
-    "switches": column("i8", "switches", 4),
+    **{f"{part}/score": typed_column("f8", part) for part in ("recent", "sample")},
+    **{f"{part}/{name}": typed_column("i8", part) for part in ("recent", "sample") for name in ("time", "id")},
+    "told": typed_column("i8", "told"),
+    "state": typed_column("i8", 5),
+    "switches": typed_column("i8", "switches", 4),
 }
 _NOTHING = Objects.empty()
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from skyband.engines.mtops_scheduler import Scheduler
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import column, object_columns, require, validate
+from skyband.engines.validation import object_columns, require, typed_column, validate
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, STATE, TAIL, Nodes, Predicted
 from skyband.windows import MIN_TIME
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_MOMENTS = 1_000_000
 _MAX_LISTS = 1 << 26
-_COLUMNS = {**object_columns(), "numbers": column("i8", 2), "spoke": column("?", "queries")}
+_COLUMNS = {**object_columns(), "numbers": typed_column("i8", 2), "spoke": typed_column("?", "queries")}
 
 
 class ViewStore(ABC):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from skyband.engines.protocol import Answers, ChangingEngine, Engine, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import column, require, sections_by_group, validate
+from skyband.engines.validation import require, sections_by_group, typed_column, validate
 from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from skyband.engines.family import QueryFamily
     from skyband.engines.protocol import EngineClass
 
-_SINGLE = {"awake": column("i8", "awake", low=0), "peak": column("i8", 1, low=0)}
-_SHARED = {"peak": column("i8", low=0)}
+_SINGLE = {"awake": typed_column("i8", "awake", low=0), "peak": typed_column("i8", 1, low=0)}
+_SHARED = {"peak": typed_column("i8", low=0)}
 _NOTHING = Objects.empty()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from skyband.engines.grid_cells import SAMPLE
 from skyband.engines.grid_engine import GridEngine
 from skyband.engines.protocol import Objects, Snapshot
-from skyband.engines.validation import column, float_column, require, validate
+from skyband.engines.validation import float_column, require, typed_column, validate
 from skyband.errors import SnapshotError
 from skyband.kernels import nearest as kernels
 from skyband.kernels.cells import Store, Work, file
@@ -27,24 +27,24 @@ _EMITS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
 _FIT_AFTER = (64, 512, 4096)  # objects after which the grid is fitted again; then after every window
 _COLUMNS = {
     "point": float_column("rows", "d"),
-    "time": column("i8", "rows"),
-    "id": column("i8", "rows"),
-    "told": column("u8", "rows", "words"),
-    "list_score": column("f8", "queries", "room"),
-    "list_number": column("i8", "queries", "room"),
-    "list_beaten": column("i4", "queries", "counters"),
-    "list_size": column("i8", "queries", low=0),
-    "list_k": column("i8", "queries"),
-    "list_fill": column("i8", "queries"),
-    "list_most": column("i8", "queries"),
-    "list_cut": column("i8", "queries"),
-    "list_whole": column("?", "queries"),
+    "time": typed_column("i8", "rows"),
+    "id": typed_column("i8", "rows"),
+    "told": typed_column("u8", "rows", "words"),
+    "list_score": typed_column("f8", "queries", "room"),
+    "list_number": typed_column("i8", "queries", "room"),
+    "list_beaten": typed_column("i4", "queries", "counters"),
+    "list_size": typed_column("i8", "queries", low=0),
+    "list_k": typed_column("i8", "queries"),
+    "list_fill": typed_column("i8", "queries"),
+    "list_most": typed_column("i8", "queries"),
+    "list_cut": typed_column("i8", "queries"),
+    "list_whole": typed_column("?", "queries"),
     "mark_bar": float_column("queries"),
     "mark_threshold": float_column("queries"),
-    "mark_mark": column("i1", "queries"),
-    "mark_spoke": column("?", "queries"),
-    "state": column("i8", STATE),
-    "aims": column("f8", "aims", "d"),
+    "mark_mark": typed_column("i1", "queries"),
+    "mark_spoke": typed_column("?", "queries"),
+    "state": typed_column("i8", STATE),
+    "aims": typed_column("f8", "aims", "d"),
 }
 
 

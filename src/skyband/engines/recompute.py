@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import MAX_WINDOWS_AHEAD, column, object_columns, require, validate
+from skyband.engines.validation import MAX_WINDOWS_AHEAD, object_columns, require, typed_column, validate
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DueAnswer = tuple[int, int, int, int]
 """Step and end of an answer, and which rows to select from, [low, high)."""
 
-_COLUMNS = {**object_columns(), "state": column("i8", 5)}
+_COLUMNS = {**object_columns(), "state": typed_column("i8", 5)}
 
 
 class Recompute(OneGroupEngine):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
-from skyband.engines.validation import MAX_MAGNITUDE, column, object_columns, require, validate
+from skyband.engines.validation import MAX_MAGNITUDE, object_columns, require, typed_column, validate
 from skyband.errors import QueryError, SnapshotError
 from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.slide import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ROUND_ROWS = 1 << 24  # rows in the lists of one round, at most (or k)
 _MAX_REFERENCES = 1 << 26  # to rows, that an engine allocates before the first row
-_COLUMNS = {**object_columns(), "state": column("i8", 3)}
+_COLUMNS = {**object_columns(), "state": typed_column("i8", 3)}
 
 
 class SlideEngine(OneGroupEngine):

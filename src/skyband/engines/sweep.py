@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.columns import fixed
+from skyband.engines.columns import read_only
 from skyband.engines.grouped_engine import MAX_BUFFER_ROWS, GroupedEngine
 from skyband.engines.protocol import Answers, Engine, Objects
-from skyband.engines.validation import MAX_WINDOWS_AHEAD, ColumnSpec, check_bands, column, object_columns, require
+from skyband.engines.validation import MAX_WINDOWS_AHEAD, ColumnSpec, check_bands, object_columns, require, typed_column
 from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.sweep import Marks, Rows, Shape, settled, sweep
 from skyband.windows import MIN_TIME, WindowAssigner
@@ -49,12 +49,12 @@ class Sweep(GroupedEngine):
 
     columns: ClassVar[Mapping[str, ColumnSpec]] = {
         **object_columns(),
-        "first": column("i8", 2, "groups"),
-        "done": column("i8", "groups"),
-        "step": column("i8", "groups"),
-        "shown": column("?", "groups"),
-        "ranked": column("i8", "groups"),
-        "peak": column("i8", low=0),
+        "first": typed_column("i8", 2, "groups"),
+        "done": typed_column("i8", "groups"),
+        "step": typed_column("i8", "groups"),
+        "shown": typed_column("?", "groups"),
+        "ranked": typed_column("i8", "groups"),
+        "peak": typed_column("i8", low=0),
     }
     parts: ClassVar = (("", Rows), ("", Marks))
     new_group: ClassVar = {"done": MIN_TIME, "step": 0, "shown": False, "ranked": 0}
@@ -82,7 +82,7 @@ class Sweep(GroupedEngine):
         (bands,), groups = rows, len(goal)
         others = len(self._bands) - len(bands.id)
         score, time, id, first = self._sort_by_group(arrivals, groups)
-        taken = Rows(fixed(score), fixed(time), fixed(id), first)
+        taken = Rows(read_only(score), read_only(time), read_only(id), first)
         lists, capacity = self._buffer_size(bands, taken, groups)
         found: list[AnswerBuffer] = []
         more = True

@@ -9,7 +9,7 @@ import numpy as np
 
 from skyband.engines.grouped_engine import MAX_BUFFER_ROWS, GroupedEngine
 from skyband.engines.protocol import Answers, Objects
-from skyband.engines.validation import ColumnSpec, check_bands, column, float_column, require
+from skyband.engines.validation import ColumnSpec, check_bands, float_column, require, typed_column
 from skyband.kernels.answers import AnswerBuffer
 from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
 from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Shape
@@ -57,17 +57,17 @@ class SweepEachRow(GroupedEngine):
 
     columns: ClassVar[Mapping[str, ColumnSpec]] = {
         "score": float_column("rows"),
-        "time": column("i8", "rows"),
-        "mark": column("i8", "rows"),
-        "first": column("i8", 2, "groups"),
-        "done": column("i8", "groups"),
-        "step": column("i8", "groups"),
-        "shown": column("?", "groups"),
-        "ranked": column("i8", "groups"),
-        "base": column("i8", "groups", low=0),
+        "time": typed_column("i8", "rows"),
+        "mark": typed_column("i8", "rows"),
+        "first": typed_column("i8", 2, "groups"),
+        "done": typed_column("i8", "groups"),
+        "step": typed_column("i8", "groups"),
+        "shown": typed_column("?", "groups"),
+        "ranked": typed_column("i8", "groups"),
+        "base": typed_column("i8", "groups", low=0),
         "bar": float_column("groups"),
-        "lost": column("?", "groups"),
-        "peak": column("i8", low=0),
+        "lost": typed_column("?", "groups"),
+        "peak": typed_column("i8", low=0),
     }
     parts: ClassVar = (("", Bands), ("", Marks))
     new_group: ClassVar = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}

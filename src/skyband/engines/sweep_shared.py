@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.columns import fixed
+from skyband.engines.columns import read_only
 from skyband.engines.grouped_engine import GroupedEngine
 from skyband.engines.protocol import Answers, ChangingEngine, Objects
 from skyband.engines.validation import (
@@ -14,10 +14,10 @@ from skyband.engines.validation import (
     ColumnSpec,
     check_bands,
     check_bounds,
-    column,
     float_column,
     require,
     section,
+    typed_column,
 )
 from skyband.kernels.answers import AnswerBuffer, concatenate
 from skyband.kernels.shared import STRIDE, Marks, Rows, looked, roomed, settled, shared
@@ -60,20 +60,20 @@ class SharedSweep(GroupedEngine, ChangingEngine):
 
     columns: ClassVar[Mapping[str, ColumnSpec]] = {
         "band/score": float_column("rows"),
-        "band/time": column("i8", "rows"),
-        "band/id": column("i8", "rows"),
-        "band/pane": column("i4", "rows", low=-1, high=(1 << 31) - 1),
-        "band/first": column("i8", 2, "groups"),
-        **{f"mark/{name}": column("i8", "groups") for name in ("done", "last", "seen", "ranked")},
+        "band/time": typed_column("i8", "rows"),
+        "band/id": typed_column("i8", "rows"),
+        "band/pane": typed_column("i4", "rows", low=-1, high=(1 << 31) - 1),
+        "band/first": typed_column("i8", 2, "groups"),
+        **{f"mark/{name}": typed_column("i8", "groups") for name in ("done", "last", "seen", "ranked")},
         "mark/bar": float_column(2, "groups"),
-        "mark/kept": column("i8", 3, "groups"),
-        "mark/shown": column("?", "numbers", "groups"),
-        "mark/since": column("i8", "moments", "groups"),
-        "view/at": column("i8", "views"),
-        "view/end": column("i8", "views"),
-        "view/k": column("i8", "views", low=0),
-        "view/first": column("i8", 2, "groups"),
-        "peak": column("i8", low=0),
+        "mark/kept": typed_column("i8", 3, "groups"),
+        "mark/shown": typed_column("?", "numbers", "groups"),
+        "mark/since": typed_column("i8", "moments", "groups"),
+        "view/at": typed_column("i8", "views"),
+        "view/end": typed_column("i8", "views"),
+        "view/k": typed_column("i8", "views", low=0),
+        "view/first": typed_column("i8", 2, "groups"),
+        "peak": typed_column("i8", low=0),
     }
     parts: ClassVar = (("band/", Rows), ("view/", Views), ("mark/", Marks))
     new_group: ClassVar = {
@@ -117,7 +117,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         (bands, views), groups = rows, len(goal)
         others = len(self._bands) - len(bands.id)
         score, time, id, first = self._sort_by_group(arrivals, groups)
-        taken = Rows(fixed(score), fixed(time), fixed(id), np.empty(0, np.int32), first)
+        taken = Rows(read_only(score), read_only(time), read_only(id), np.empty(0, np.int32), first)
         if not len(self._records.k):
             return [self._skip(marks, goal, taken), views], Answers.empty(queries=True)
         lists, capacity = self._buffer_size(bands, taken, goal)

@@ -33,7 +33,7 @@ class ColumnSpec(NamedTuple):
     high: float | None = None
 
 
-def column(dtype: str, *shape: int | str, low: float | None = None, high: float | None = None) -> ColumnSpec:
+def typed_column(dtype: str, *shape: int | str, low: float | None = None, high: float | None = None) -> ColumnSpec:
     """Declare a column. A length given by name is the same in all columns that name it.
 
     Integers lie between -MAX_MAGNITUDE and MAX_MAGNITUDE unless limits are given; limits of floats also forbid NaN.
@@ -55,7 +55,7 @@ def any_int_column(*shape: int | str) -> ColumnSpec:
 
 def object_columns(rows: str = "rows") -> dict[str, ColumnSpec]:
     """Declare the columns of `Objects`."""
-    return {"score": float_column(rows), "time": column("i8", rows), "id": column("i8", rows)}
+    return {"score": float_column(rows), "time": typed_column("i8", rows), "id": typed_column("i8", rows)}
 
 
 def reject(reason: str) -> NoReturn:
@@ -75,7 +75,7 @@ def validate(snapshot: Mapping[str, Any], columns: Mapping[str, ColumnSpec], /, 
 
     Examples
     --------
-    >>> columns = {"first": column("i8", 2, "groups", low=0), "shown": column("?", "groups")}
+    >>> columns = {"first": typed_column("i8", 2, "groups", low=0), "shown": typed_column("?", "groups")}
     >>> validate({"first": np.zeros((2, 1), np.int64), "shown": np.array([True])}, columns)["shown"]
     array([ True])
     >>> validate({"first": np.zeros((2, 3), np.int64), "shown": np.array([True])}, columns)
@@ -179,7 +179,6 @@ def sections_by_group(snapshot: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
     return parts
 
 
-FAR, WINDOWS = MAX_MAGNITUDE, MAX_WINDOWS_AHEAD
-Column = ColumnSpec
-held, real, whole, objects, refuse, checked = column, float_column, any_int_column, object_columns, reject, validate
-progressed, parted, among, ranked, under = check_progress, check_bounds, check_known, check_ranked, section
+WINDOWS = MAX_WINDOWS_AHEAD
+held, real, whole, checked = typed_column, float_column, any_int_column, validate
+parted, among, under = check_bounds, check_known, section

@@ -13,7 +13,7 @@ from skyband.engines.grid_cells import SAMPLE
 from skyband.engines.grid_engine import GridEngine
 from skyband.engines.protocol import Objects
 from skyband.engines.registry import ENGINES
-from skyband.engines.validation import MAX_MAGNITUDE, ColumnSpec, any_int_column, column, require, validate
+from skyband.engines.validation import MAX_MAGNITUDE, ColumnSpec, any_int_column, require, typed_column, validate
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import cells_of
 from skyband.kernels.ranked import (
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 
 def _list_holds(part: str) -> dict[str, ColumnSpec]:
     return {
-        f"{part}/score": column("f8", "queries", part),
+        f"{part}/score": typed_column("f8", "queries", part),
         **{
             f"{part}/{name}": any_int_column("queries", part) for name in ("time", "id", "mark")
         },  # any where there is no row
-        f"{part}/num": column("i8", "queries", NUMBERS),
-        f"{part}/real": column("f8", "queries", REALS),
+        f"{part}/num": typed_column("i8", "queries", NUMBERS),
+        f"{part}/real": typed_column("f8", "queries", REALS),
     }
 
 
 _COLUMNS = {
     **_list_holds("band"),
     **_list_holds("screen"),
-    "buffer/point": column("f8", "slots", "d"),
-    "buffer/time": column("i8", "slots"),
-    "buffer/id": column("i8", "slots"),
-    "buffer/inside": column("u8", "slots", "words"),
-    "marks/bar": column("f8", "queries"),
-    "marks/lowest": column("f8", "queries"),
-    "marks/due": column("i8", "queries"),
-    "state": column("i8", STATE),
-    "told": column("i8", 3, low=0),
-    "aims": column("f8", "aims", "d"),
+    "buffer/point": typed_column("f8", "slots", "d"),
+    "buffer/time": typed_column("i8", "slots"),
+    "buffer/id": typed_column("i8", "slots"),
+    "buffer/inside": typed_column("u8", "slots", "words"),
+    "marks/bar": typed_column("f8", "queries"),
+    "marks/lowest": typed_column("f8", "queries"),
+    "marks/due": typed_column("i8", "queries"),
+    "state": typed_column("i8", STATE),
+    "told": typed_column("i8", 3, low=0),
+    "aims": typed_column("f8", "aims", "d"),
 }
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines.columns import fixed
+from skyband.engines.columns import read_only
 from skyband.engines.groups import grown_capacity
 
 _NONE = -1
@@ -49,7 +49,7 @@ class GroupRuns:
 
         self._make_room(groups, self.count + len(group))
         number, self.count = run_numbers(
-            fixed(group), fixed(time), self._run, self._last, self._owner, self.count, *spans
+            read_only(group), read_only(time), self._run, self._last, self._owner, self.count, *spans
         )
         self.count = int(self.count)
         return number

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.validation import checked, held, require
+from skyband.engines.validation import require, typed_column, validate
 from skyband.runtime.arrow import take_rows
 from skyband.runtime.emit import EmittedRows, change_names
 from skyband.runtime.pipeline import Stats
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from skyband.runtime.saved import Saved
 
 _HOLDS = {
-    "key": held("i4", "cells", low=0, high=(1 << 31) - 1),
-    "step": held("i8", 2, low=0),
-    "last": held("i8", 2, "lists"),
-    "lists/cell": held("i8", "listed", low=0),
-    "lists/score": held("f8", "listed"),
+    "key": typed_column("i4", "cells", low=0, high=(1 << 31) - 1),
+    "step": typed_column("i8", 2, low=0),
+    "last": typed_column("i8", 2, "lists"),
+    "lists/cell": typed_column("i8", "listed", low=0),
+    "lists/score": typed_column("f8", "listed"),
 }
 
 
@@ -183,7 +183,7 @@ class AllTime(Keyed, InOneStep):
     @refusing()
     def load(self, saved: Saved) -> None:
         """Go on where another one stood."""
-        found = checked(saved, _HOLDS)
+        found = validate(saved, _HOLDS)
         load_keys(self, saved)
         self.key_of = found["key"]
         self.step, groups_then = (int(x) for x in found["step"])

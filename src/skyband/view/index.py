@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines.columns import fixed
-from skyband.engines.validation import checked, held, ranked, real, require, whole
+from skyband.engines.columns import read_only
+from skyband.engines.validation import any_int_column, check_ranked, float_column, require, typed_column, validate
 from skyband.kernels import view as kernel
 from skyband.kernels.sieve import words_for
 from skyband.view.drawdown import SizePath
@@ -20,17 +20,17 @@ _CACHE_LINE, _FIELDS = 64, 4  # bytes; numbers of eight bytes per row
 _ROW = ("id", "score", "row")
 _MARKS, _STORED_COUNTS = 14, slice(2, 8)  # numbers of the stored column "marks", of which only these are used
 _STORED = {
-    "id": whole("rows"),
-    "score": real("rows"),
-    "row": held("i8", "rows", low=0),
-    "marks": whole(_MARKS),
-    "bound": real(1),
-    "bound_id": whole(1),
-    "kmax": held("i8", 3, low=0),
-    "seen_id": whole("seen"),
-    "seen_version": whole("seen"),
-    "seen_score": held("f8", "seen"),
-    "seen_row": held("i8", "seen"),
+    "id": any_int_column("rows"),
+    "score": float_column("rows"),
+    "row": typed_column("i8", "rows", low=0),
+    "marks": any_int_column(_MARKS),
+    "bound": float_column(1),
+    "bound_id": any_int_column(1),
+    "kmax": typed_column("i8", 3, low=0),
+    "seen_id": any_int_column("seen"),
+    "seen_version": any_int_column("seen"),
+    "seen_score": typed_column("f8", "seen"),
+    "seen_row": typed_column("i8", "seen"),
 }
 
 
@@ -173,7 +173,7 @@ class ViewIndex:
         modes = bool(mode.get("fresh")), bool(mode.get("again")), mode["base"]
         shape = (first, stop, self.kmax, kept_when_full, self.follow, *modes)
         state = self._rows, self._seen, self._marks, self._bound_score, self._bound_id
-        return int(kernel.apply(*map(fixed, columns), *state, shape))
+        return int(kernel.apply(*map(read_only, columns), *state, shape))
 
     def _reserve_versions(self, new: int) -> None:
         """Make room for the versions of `new` changes."""
@@ -266,11 +266,11 @@ class ViewIndex:
     @classmethod
     def restore(cls, snapshot: Mapping[str, np.ndarray]) -> ViewIndex:
         """Continue from a snapshot, after checking it."""
-        stored = checked(snapshot, _STORED)
+        stored = validate(snapshot, _STORED)
         kmax, follow, versions = (int(x) for x in stored["kmax"])
         size = len(stored["id"])
         require(max(size, 1) <= kmax <= MAX_VIEW_ROWS, f"kmax is {kmax} with {size} rows")
-        ranked(stored["score"], stored["id"])
+        check_ranked(stored["score"], stored["id"])
         for ids in (stored["id"], stored["seen_id"]):
             require(len(np.unique(ids)) == len(ids), "an id occurs twice")
         require(stored["seen_version"] != kernel.NO_VERSION, "a remembered change has no version")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.validation import among, checked, held, require
+from skyband.engines.validation import check_known, require, typed_column, validate
 from skyband.errors import SchemaError, nearest
 from skyband.kernels._jit import tier
 from skyband.runtime.ids import id_numbers
@@ -284,12 +284,12 @@ class ViewRows:
         """Continue from a snapshot, after checking it."""
         arrays = {name: value for name, value in snapshot.items() if isinstance(value, np.ndarray)}
         view = cls(spec, cast("pa.Table", snapshot["types"]).schema, ViewIndex.restore(arrays))
-        slots = checked(snapshot, {"slots": held("i8", "slots", low=0)})["slots"]
+        slots = validate(snapshot, {"slots": typed_column("i8", "slots", low=0)})["slots"]
         require(len(slots) > 0, "slots lacks the number of the next row")
         rows = table_of(snapshot, "rows") if "rows" in snapshot else None
         names = view._stored_columns
         load_payload(view._store, int(slots[-1]), slots[:-1] if names else slots[:0], rows if names else None)
         if names:
-            among(view.index.row_numbers(), slots[:-1], "the view")
+            check_known(view.index.row_numbers(), slots[:-1], "the view")
             require(rows is None or set(names) <= set(rows.column_names), "its rows lack a column")
         return view

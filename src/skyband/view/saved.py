@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.validation import checked, held, parted, require, under, whole
+from skyband.engines.validation import any_int_column, check_bounds, require, section, typed_column, validate
 from skyband.runtime.saved import load_groups, refusing, save_groups, table_of
 from skyband.view.keyed import LastLists
 from skyband.view.partial import Partials
@@ -47,26 +47,26 @@ def save(board: Leaderboard) -> Saved:
 
 
 _HOLDS = {
-    "line": held("i8", 4),
-    "key": held("i4", "cells", low=0, high=(1 << 31) - 1),
-    "last": held("i8", 2, "lists"),
-    "lists/cell": held("i8", "listed", low=0),
-    "lists/score": held("f8", "listed"),
+    "line": typed_column("i8", 4),
+    "key": typed_column("i4", "cells", low=0, high=(1 << 31) - 1),
+    "last": typed_column("i8", 2, "lists"),
+    "lists/cell": typed_column("i8", "listed", low=0),
+    "lists/score": typed_column("f8", "listed"),
 }
 _WAITING = {
-    "pane": held("i8", "rows"),
-    "group": held("i4", "rows", low=0, high=(1 << 31) - 1),
-    "key": held("i4", "rows", low=0, high=(1 << 31) - 1),
-    "arrived": held("i8", "rows"),
-    "ints": whole("rows", "ints"),
-    "floats": held("f8", "rows", "floats"),
+    "pane": typed_column("i8", "rows"),
+    "group": typed_column("i4", "rows", low=0, high=(1 << 31) - 1),
+    "key": typed_column("i4", "rows", low=0, high=(1 << 31) - 1),
+    "arrived": typed_column("i8", "rows"),
+    "ints": any_int_column("rows", "ints"),
+    "floats": typed_column("f8", "rows", "floats"),
 }
 
 
 @refusing()
 def load(board: Leaderboard, saved: Saved) -> None:
     """Put a new leaderboard where another one stood when it was saved."""
-    found = checked(saved, _HOLDS)
+    found = validate(saved, _HOLDS)
     watermark, newest, late, ahead = (int(x) for x in found["line"])
     board.timeline.watermark, board.timeline.newest, board.timeline.dropped = (
         watermark,
@@ -79,12 +79,12 @@ def load(board: Leaderboard, saved: Saved) -> None:
     load_keys(board, {name: value for name, value in saved.items() if name == "keys"})
     board.key_of = found["key"]
     board.last = LastLists.load(found["lists/cell"], found["lists/score"], found["last"])
-    board.totals.load(under(saved, "totals/"))
+    board.totals.load(section(saved, "totals/"))
     groups = 1 if board.runs is None else board.runs.count
     require(board.totals.groups <= groups, "there are lists of groups that never came")
     check_cells(board, board.totals, found["last"], found["lists/cell"])
     board.rehash(len(board.key_of), board.totals)
-    waiting = under(saved, "waiting/")
+    waiting = section(saved, "waiting/")
     if waiting:
         _load_waiting(board, waiting, 1 if board.groups is None else 0 if group is None else len(group), group)
 
@@ -92,11 +92,11 @@ def load(board: Leaderboard, saved: Saved) -> None:
 def _load_waiting(board: Leaderboard, waiting: dict[str, Any], groups: int, group: np.ndarray | None) -> None:
     """Go on with partial totals of open panes."""
     if "cell" in waiting:  # as they were saved before groups could appear anew
-        cell = checked(waiting, {"cell": held("i4", "rows", low=0, high=(1 << 31) - 1)})["cell"]
+        cell = validate(waiting, {"cell": typed_column("i4", "rows", low=0, high=(1 << 31) - 1)})["cell"]
         require(cell < len(board.key_of), "what waits is of a cell that never came")
         mine = board.totals.cells.group[cell].astype(np.int32)
         waiting = {**waiting, "group": mine, "key": board.key_of[cell], "arrived": np.arange(len(cell))}
-    part = checked(waiting, _WAITING, ints=board.measure.ints, floats=board.measure.floats)
+    part = validate(waiting, _WAITING, ints=board.measure.ints, floats=board.measure.floats)
     require(part["group"] < groups, "what waits is of a group that never came")
     require(part["key"] < len(board.keys), "what waits is of a key that never came")
     found = Partials(*(part[name] for name in Partials._fields))
@@ -117,5 +117,5 @@ def check_cells(board: Leaderboard | AllTime, totals: Totals, last: np.ndarray, 
     pairs = np.unique(group * np.int64(len(board.keys)) + key)
     require(len(pairs) == len(key), "a key is twice in a group")
     require(listed < len(key), "a list names a key that never came")
-    parted(last, len(listed), "last", apart=False)
+    check_bounds(last, len(listed), "last", apart=False)
     require(last.shape[1] <= max(totals.groups, 1), "there are lists of groups that never came")

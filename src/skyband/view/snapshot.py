@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines.validation import FAR, checked, held, require, whole
+from skyband.engines.validation import MAX_MAGNITUDE, any_int_column, require, typed_column, validate
 from skyband.errors import QueryError, SnapshotError
 from skyband.runtime.saved import refusing, table_of
 from skyband.runtime.snapshot import dump, read
@@ -56,12 +56,21 @@ def restore_view(
             msg = f"restoring a view has no option {name!r}; options: {', '.join(_OPTIONS)}. To change more, {_REBUILD}"
             raise QueryError(msg)
     with refusing():
-        arrays = checked(snapshot, {"view": whole(4), "meter": held("f8", 8, low=-FAR, high=FAR), "kmax": whole(3)})
+        arrays = validate(
+            snapshot,
+            {
+                "view": any_int_column(4),
+                "meter": typed_column("f8", 8, low=-MAX_MAGNITUDE, high=MAX_MAGNITUDE),
+                "kmax": any_int_column(3),
+            },
+        )
         k, kmax, version, ascending = (int(x) for x in arrays["view"])
         require(1 <= k <= kmax <= 1 << 40, "view has a value out of range")
         drawdowns = None  # the first views did not measure them
         if "swings" in snapshot:
-            drawdowns = checked(snapshot, {"swings": held("f8", "levels", 9, low=-FAR, high=FAR)})["swings"]
+            drawdowns = validate(
+                snapshot, {"swings": typed_column("f8", "levels", 9, low=-MAX_MAGNITUDE, high=MAX_MAGNITUDE)}
+            )["swings"]
             require(len(drawdowns), "swings has no row")
         stored = table_of(snapshot, "what").to_pylist()[0]
         kmax_json, refill_at = stored.get("kmax"), stored.get("refill_at")  # the first views did not store them

@@ -8,7 +8,7 @@ import numpy as np
 
 from skyband.engines import Answers
 from skyband.engines.groups import grown_capacity
-from skyband.engines.validation import FAR, Column, checked, held, require, whole
+from skyband.engines.validation import MAX_MAGNITUDE, ColumnSpec, any_int_column, require, typed_column, validate
 from skyband.kernels.boards import EPOCH, HIGH, LOW, NO_BOUND, SPLIT, STEP, Boards, Cells, Entries, close, grow, resume
 from skyband.runtime.ids import Ids
 
@@ -22,21 +22,25 @@ if TYPE_CHECKING:
 
 _NEVER = -(1 << 62)
 _LIST = 64  # keys that there is room for in every list from the start
-_CELLS: dict[str, Column] = {
-    "group": held("i4", "cells"),
-    "tie": whole("cells"),
-    "missing": held("i1", "cells", low=0, high=1),
-    "told": held("?", "cells"),
+_CELLS: dict[str, ColumnSpec] = {
+    "group": typed_column("i4", "cells"),
+    "tie": any_int_column("cells"),
+    "missing": typed_column("i1", "cells", low=0, high=1),
+    "told": typed_column("?", "cells"),
 }
-_GROWN = {**_CELLS, "back_ints": whole("cells", "wide_ints"), "back_floats": held("f8", "cells", "wide_floats")}
+_GROWN = {
+    **_CELLS,
+    "back_ints": any_int_column("cells", "wide_ints"),
+    "back_floats": typed_column("f8", "cells", "wide_floats"),
+}
 _HOLDS = {
     **_CELLS,
-    "marks": held("i8", 5),
-    "pane": held("i8", "entries"),
-    "cell": held("i4", "entries"),
-    "ints": whole("entries", "wide_ints"),
-    "floats": held("f8", "entries", "wide_floats"),
-    "shown": held("?", "groups"),
+    "marks": typed_column("i8", 5),
+    "pane": typed_column("i8", "entries"),
+    "cell": typed_column("i4", "entries"),
+    "ints": any_int_column("entries", "wide_ints"),
+    "floats": typed_column("f8", "entries", "wide_floats"),
+    "shown": typed_column("?", "groups"),
 }
 
 
@@ -203,7 +207,7 @@ class Totals:
 
     def grow_from(self, saved: Mapping[str, np.ndarray], groups: int) -> None:
         """Without windows: go on from a snapshot."""
-        saved = checked(_with_missing(saved), _GROWN, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
+        saved = validate(_with_missing(saved), _GROWN, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
         require((saved["group"] >= 0) & (saved["group"] < groups), "group has one that never came")
         self.meet(saved["group"], Ids(saved["tie"], saved["missing"]), groups)
         self.grow(np.arange(self._number, dtype=np.int32), saved["back_ints"], saved["back_floats"], 0)
@@ -266,7 +270,7 @@ class Totals:
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
-        saved = checked(_with_missing(saved), _HOLDS, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
+        saved = validate(_with_missing(saved), _HOLDS, wide_ints=self.measure.ints, wide_floats=self.measure.floats)
         marks = self._checked_marks(saved)
         self.meet(saved["group"], Ids(saved["tie"], saved["missing"]), len(saved["shown"]))
         self.cells.told[: self._number] = saved["told"]
@@ -285,7 +289,10 @@ class Totals:
         require(0 <= low <= high <= len(pane), "marks points outside of its panes")
         ratio, start = -(-size // slide), origin + (step - 1) * slide
         if high > low:  # of the window that was closed last
-            require(-FAR < start < FAR and start <= pane[low] and pane[high - 1] < start + size, "a pane has closed")
+            require(
+                -MAX_MAGNITUDE < start < MAX_MAGNITUDE and start <= pane[low] and pane[high - 1] < start + size,
+                "a pane has closed",
+            )
             require((pane[high:] >= start + size) & (marks[EPOCH] == (step - 1) // ratio), "a pane is not counted")
         else:
             marks[EPOCH] = max(step // ratio - 1, _NEVER)  # totals are folded anew
