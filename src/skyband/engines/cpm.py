@@ -11,7 +11,7 @@ class CPM(PointGrid):
     """Keep the k nearest; when one of them leaves and no nearer one comes, search outwards from the target.
 
     As `tma`, for distances: the search visits cells by their distance from the target. A query watches the cells that
-    the k-th distance reaches; it is indexed anew when that grows, and lazily when it shrinks. For one query the
+    the k-th distance reaches; its index entry is rebuilt when that grows, and lazily when it shrinks. For one query the
     score is the only dimension; `sb.run` of a list of `sb.distance` queries serves many targets.
 
     Exact.
@@ -28,8 +28,8 @@ class CPM(PointGrid):
 
     References
     ----------
-    Mouratidis and Papadias, TKDE 2007, as told by Pripuzic et al., TODS 2015, section 2 and table II. At step 8 it
-    has the threshold s3 for CPM/w and s1 for SNN, and the text says that neither is indexed anew. All of it holds if
+    Mouratidis and Papadias, TKDE 2007, as described by Pripuzic et al., TODS 2015, section 2 and table II. At step 8 it
+    has the threshold s3 for CPM/w and s1 for SNN, and the text says that neither is indexed again. All of it holds if
     the threshold is the k-th score at the last search (at step 8 only CPM/w has one), and cells are given up
     later than it moves.
     """

@@ -45,7 +45,7 @@ class Switch(NamedTuple):
 class Hybrid(OneGroupEngine):
     """Run PA while a test on the last rows sees no order in them, RAPF while it does.
 
-    Whenever the buffer has been filled anew, two tests look at it: do its scores stay near each other (runs about the
+    Whenever the buffer has been refilled, two tests look at it: do its scores stay near each other (runs about the
     median), do scores rise or fall over the window (rank correlation of a sample)? If so, RAPF goes on with
     PA's objects and the whole buffer. Back to PA when a new PA beside it has seen a whole window and no order.
 

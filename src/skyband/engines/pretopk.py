@@ -23,7 +23,7 @@ class PreTopk(SlideEngine):
     """Predict the k best of every open window, each in a heap of its own.
 
     A row's windows are known when it comes, so each open window can keep the k best of the rows it has
-    so far. A window that closes gives out its heap; nothing is ever searched again.
+    so far. A window that closes returns its heap; nothing is ever searched.
 
     Exact. The objects of all heaps together are the minimal set; one may be in many heaps.
 

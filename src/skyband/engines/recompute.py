@@ -1,4 +1,4 @@
-"""Recompute: keep every row, select anew for every window."""
+"""Recompute: keep every row, select the best again for every window."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _COLUMNS = {**object_columns(), "state": typed_column("i8", 5)}
 
 
 class Recompute(OneGroupEngine):
-    """Keep every row of the window; select its k best anew whenever there is an answer.
+    """Keep every row of the window; select its k best again for every answer.
 
-    What one would write without thinking, and so what the other engines are measured against.
+    The obvious implementation, which the other engines are measured against.
 
     Exact. Serves windows that slide and, with `Sliding(size, "row")`, an answer after every row.
 

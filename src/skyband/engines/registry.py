@@ -203,7 +203,7 @@ ENGINES = Registry(
             minimal=False,
             cost="O(size / slide)",
             memory="every row of the window",
-            paper="the plain way",
+            paper="baseline",
         ),
     ),
     EngineEntry(

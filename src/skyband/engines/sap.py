@@ -92,13 +92,13 @@ class SAP(SlideEngine):
         return int(self._state[MADE]), int(self._state[BUILDS])
 
     def _append(self, arrivals: Objects) -> None:
-        """Put the rows behind those there are; now and then move all to the front, or to more room."""
+        """Append rows; now and then move all to the front, or to more memory."""
         new, parts, state = len(arrivals.id), self._parts, self._state
         if self._high + new > len(self._rows.id):
             # a partition keeps its first row as long as it has others: by it one sees that it expires
             base = min(self._low, int(parts.low[state[FIRST]])) if state[PARTS] else self._low
             kept, old = self._high - base, self._rows[:3]
-            small = 4 * (kept + new) > 3 * len(self._rows.id)  # new memory is dear: the same serves again if it can
+            small = 4 * (kept + new) > 3 * len(self._rows.id)  # new memory is expensive: use the old again if it fits
             moved = [np.empty(max(2 * (kept + new), _CAPACITY), column.dtype) for column in old] if small else old
             for to, column in zip(moved, old, strict=True):
                 to[:kept] = column[base : self._high]
@@ -109,7 +109,7 @@ class SAP(SlideEngine):
         self._high += new
 
     def _shift(self, by: int) -> None:
-        """Rows have moved to the front by so many places."""
+        """Adjust positions: rows have moved to the front by so many places."""
         parts, state = self._parts, self._state
         self._low, self._high = self._low - by, self._high - by
         state[TAKEN] -= by
@@ -118,7 +118,7 @@ class SAP(SlideEngine):
         self._front[: max(int(state[BUILT]), 0)] -= by
 
     def _grow(self) -> None:
-        """Twice the room for meaningful rows."""
+        """Double the space for meaningful rows."""
         self._front = np.concatenate([self._front, np.empty(len(self._front), np.int64)])
 
 

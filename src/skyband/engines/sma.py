@@ -1,4 +1,4 @@
-"""Skyband monitoring (SMA): the k-skyband above a threshold, made anew when fewer than k are left."""
+"""Skyband monitoring (SMA): the k-skyband above a threshold, searched again when fewer than k are left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SMA(PointGrid):
 
     References
     ----------
-    Mouratidis et al., SIGMOD 2006, as told by Pripuzic et al., TODS 2015, section 2, and Yang et al., EDBT 2011,
+    Mouratidis et al., SIGMOD 2006, as described by Pripuzic et al., TODS 2015, section 2, and Yang et al., EDBT 2011,
     sections 6 and 8. Both have prose only: the order of the cells and the counters of dominators are ours.
     """
 

@@ -27,8 +27,9 @@ class SNN(PointGrid):
 
     References
     ----------
-    Mouratidis and Papadias, TKDE 2007, as told by Pripuzic et al., TODS 2015, section 2 and table II. Erratum: the text
-    lets the threshold become s2 at step 2; table II keeps s1 up to step 8, as does a threshold that only searches set.
+    Mouratidis and Papadias, TKDE 2007, as described by Pripuzic et al., TODS 2015, section 2 and table II. Erratum: the
+    text lets the threshold become s2 at step 2; table II keeps s1 up to step 8, as does a threshold that only searches
+    set.
     """
 
     rule: ClassVar[ListRule] = BAND

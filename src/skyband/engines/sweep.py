@@ -25,10 +25,10 @@ _UNLIMITED = 1 << 62
 class Sweep(GroupedEngine):
     """Scan each pane for its k best, and merge them into the band only when an answer needs them.
 
-    A row outside the k best of its own pane can never be in an answer, and finding that out costs one
-    comparison for nearly every row. What is left waits unsorted behind the ranked band until the k-th
-    score comes within its reach, or until it is a third of the band; then one walk from the best row down
-    merges both and drops what k better rows outlive. Exact; all groups in one call; every slide.
+    A row outside the k best of its own pane can never be in an answer, and finding that out costs one comparison for
+    nearly every row. The others are pending, unsorted behind the ranked band, until the k-th score comes within their
+    reach, or until they are a third of the band; then one walk from the best row down merges both and drops what k
+    better rows outlive. Exact; all groups in one call; every slide.
 
     Cost: O(1) for nearly every row, O(log k) for the others; O(k) an answer.
     Memory: about 1.5 times the minimal set in random order, at most twice; that set has about k * H(size / slide)

@@ -26,22 +26,22 @@ _EMITS = {"answers": ANSWERS, "changes": CHANGES, "arrivals": ARRIVALS}
 
 
 class SweepEachRow(GroupedEngine):
-    """Keep the best of the window ranked down to a bar, and pass over all rows below it.
+    """Keep the best of the window ranked down to a bar, and skip all rows below it.
 
     No list changes while no row reaches the bar and none of the k best expires, so the next row to look at is found
-    by one comparison a row, many at once. Only when fewer than k of the ranked are left above the bar, or
-    the batch ends, one walk back over the rows passed over since finds the few that fewer than k later ones
-    beat. They wait, unsorted, until the bar comes down to them or there are half as many as ranked ones; then one walk
-    from the best row down merges both and drops what k better rows outlive. Exact; all groups in one call.
+    by one comparison a row, many at once. Only when fewer than k of the ranked rows are left above the bar, or the
+    batch ends, one walk back over the skipped rows finds the few that fewer than k later ones beat. They are pending,
+    unsorted, until the bar comes down to them or there are half as many as ranked rows; then one walk from the best
+    row down merges both and drops what k better rows outlive. Exact; all groups in one call.
 
-    Stretches of scores that only fall, or only rise, need no ranking: falling rows go behind the list as they are, and
-    with "arrivals" whole stretches get in and out of the answer at once, as fast as they can be written down.
+    Stretches of scores that only fall, or only rise, need no ranking: falling rows are appended as they are, and
+    with "arrivals" whole stretches enter and leave the answer at once, as fast as they can be written.
 
     Cost: O(1) for nearly every row, O(k) when a row enters the k best or one of them expires; O(k) a list.
     Memory: what fewer than k better rows outlive, about k * (1 + ln(size / k)) in random order; after a merge it may
     grow by half, or by 16 rows, before the next.
 
-    With "arrivals" each row is given once; with "changes" only the lists that differ from the one before.
+    With "arrivals" each row is returned once; with "changes" only the lists that differ from the one before.
 
     Examples
     --------

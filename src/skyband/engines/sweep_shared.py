@@ -38,10 +38,10 @@ _UNLIMITED = 1 << 62
 class SharedSweep(GroupedEngine, ChangingEngine):
     """One ranked band for all queries; an answer is a walk down it that skips what is too old for its query.
 
-    What a row must be kept for is a view: the rows since a window began that is still open, and how many of them
-    its query wants. A row stays while some view wants it; one walk from the best row down finds out for
-    all views at once, since the first view in want only moves on. New rows wait unsorted behind the band;
-    those that reach an answer are few, and ranked as soon as one does. Exact; all groups in one call.
+    A row is kept for views: a view is the rows since a window began that is still open, and the k of its query. A row
+    stays while some view needs it; one walk from the best row down finds that out for all views at once, since the
+    first view that needs more rows only moves on. New rows are pending, unsorted behind the band; those that reach an
+    answer are few, and ranked as soon as one does. Exact; all groups in one call.
 
     Cost: O(1) for nearly every row, O(log q) for a window that begins or ends, O(rows of the band above its k-th) an
     answer. Memory: at most twice the minimal set of all queries, 3 numbers a view.

@@ -1,4 +1,4 @@
-"""Top-k monitoring (TMA): the k best, looked up anew whenever one of them expires."""
+"""Top-k monitoring (TMA): the k best, searched again whenever one of them expires."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TMA(PointGrid):
 
     References
     ----------
-    Mouratidis et al., SIGMOD 2006, as told by Pripuzic et al., TODS 2015, section 2, and Yang et al., EDBT 2011,
+    Mouratidis et al., SIGMOD 2006, as described by Pripuzic et al., TODS 2015, section 2, and Yang et al., EDBT 2011,
     section 8. Both have prose only: the order of the cells and the queues in them are ours.
     """
 
