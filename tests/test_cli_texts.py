@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import skyband as sb
-from skyband.cli import _doctor, app
-from skyband.cli._template import Answers, template
+from skyband.cli import app, doctor
+from skyband.cli.init import PipelineOptions, template
 from skyband.lang import load
 
 SQL = """SELECT * FROM (
@@ -108,7 +108,7 @@ def test_explain_takes_a_text(here):
     )
     assert skyband("explain", "p.yaml").stdout.count("engine: sweep") == 2
     assert len(json.loads(skyband("explain", "p.yaml", "--json").stdout)) == 2
-    assert "leave the options of the query out" in skyband("explain", "p.yaml", "--by", "x").stderr
+    assert "got both" in skyband("explain", "p.yaml", "--by", "x").stderr
     assert skyband("explain").exit_code == 2
 
 
@@ -120,7 +120,7 @@ def test_init_writes_a_file_that_is_right():
     assert (job.source.kind, job.sink.kind, job.ahead_of_clock) == ("rate", "console", "1 hour")
     again = skyband("init", "--yes")
     assert again.exit_code == 2
-    assert "'pipeline.yaml' exists: write --force" in again.stderr
+    assert "'pipeline.yaml' exists: add --force" in again.stderr
     assert json.loads(skyband("init", "--yes", "--force", "--json").stdout)["file"] == "pipeline.yaml"
     assert load(skyband("init", "-", "--yes").stdout) == job
 
@@ -194,11 +194,11 @@ def test_init_asks_on_a_terminal(here):
 @pytest.mark.parametrize("sink", ["console", "parquet", "json", "csv", "memory", "latest", "kafka"])
 def test_every_template_is_right(kind, sink):
     files, remote = kind in ("parquet", "json", "csv"), kind in ("kafka", "redis", "mqtt")
-    answers = Answers(
+    answers = PipelineOptions(
         kind=kind, sink=sink, path="a: b/" if files else "", url="h:1" if remote else "", topic="t" * remote
     )
     if kind != "rate":
-        answers = Answers(**{**vars(answers), "schema": "ts timestamp, x double", "time": "ts", "by": "x"})
+        answers = PipelineOptions(**{**vars(answers), "schema": "ts timestamp, x double", "time": "ts", "by": "x"})
     assert load(template(answers)).sink.kind == sink
 
 
@@ -220,19 +220,19 @@ def test_doctor_finds_a_java_that_is_too_old(tmp_path, monkeypatch):
     java.write_text("#!/bin/sh\necho '    java.specification.version = 1.8' >&2\n", encoding="utf-8")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    found = _doctor.java()
+    found = doctor.check_java()
     assert (found.state, found.found) == ("wrong", f"version 8 at {java}")
     assert "install Java 17 or later" in found.do
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    assert "does not start" in _doctor.java().found
+    assert "does not start" in doctor.check_java().found
 
 
 def test_doctor_says_what_it_costs_to_keep_no_compiled_modules(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    assert _doctor.bytecode().state == "ok"
+    assert doctor.check_bytecode().state == "ok"
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))  # nothing is kept there
-    found = _doctor.bytecode()
+    found = doctor.check_bytecode()
     assert found.state == "care"
     assert "PYTHONDONTWRITEBYTECODE is set, and numpy, pandas" in found.found
     assert "unset PYTHONDONTWRITEBYTECODE" in found.do
@@ -241,11 +241,13 @@ def test_doctor_says_what_it_costs_to_keep_no_compiled_modules(tmp_path, monkeyp
         kept = Path(importlib.util.cache_from_source(importlib.util.find_spec(name).origin))
         kept.parent.mkdir(parents=True)
         kept.touch()
-    assert _doctor.bytecode().state == "ok"
+    assert doctor.check_bytecode().state == "ok"
 
 
 def test_doctor_looks_at_a_pipeline_and_shows_no_secret(here, monkeypatch):
-    text = template(Answers()).replace("kind: console", 'kind: latest\n  url: "sqlite:///${SKYBAND_DB}"\n  table: t')
+    text = template(PipelineOptions()).replace(
+        "kind: console", 'kind: latest\n  url: "sqlite:///${SKYBAND_DB}"\n  table: t'
+    )
     (here / "p.yaml").write_text(text, encoding="utf-8")
     result = skyband("doctor", "p.yaml", "--json")
     assert result.exit_code == 5
@@ -270,7 +272,7 @@ def checkpoint(folder, begun, done):
 
 
 def state(folder):
-    found = next(iter(_doctor.checkpoint(str(folder))))
+    found = next(iter(doctor.check_checkpoint(str(folder))))
     return found.state, found.found
 
 
@@ -278,12 +280,12 @@ def test_doctor_judges_checkpoints(tmp_path):
     checkpoint(tmp_path / "whole", range(3), range(3))
     assert state(tmp_path / "whole") == ("ok", "3 batches done, query 0f0e1d2c")
     checkpoint(tmp_path / "killed", range(4), range(3))
-    assert state(tmp_path / "killed") == ("ok", "3 batches done, query 0f0e1d2c; batch 3 will be done again")
+    assert state(tmp_path / "killed") == ("ok", "3 batches done, query 0f0e1d2c; batch 3 will be repeated")
     checkpoint(tmp_path / "lost", range(6), range(3))
     assert state(tmp_path / "lost")[0] == "wrong"
     checkpoint(tmp_path / "cut", range(3), range(3))
     (tmp_path / "cut" / "offsets" / "2").write_text('v1\n{"batchWater', encoding="utf-8")
-    assert state(tmp_path / "cut") == ("wrong", "offsets/2 is cut short: a disk was full, or a machine died")
+    assert state(tmp_path / "cut") == ("wrong", "offsets/2 is truncated: a disk was full, or a machine failed")
     (tmp_path / "full").mkdir()
     assert state(tmp_path / "full")[0] == "ok"
     (tmp_path / "full" / "file").write_text("x", encoding="utf-8")

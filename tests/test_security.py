@@ -201,7 +201,7 @@ def test_a_password_is_in_nothing_that_a_dry_run_says(tmp_path, monkeypatch, cap
     path = tmp_path / "pipeline.yaml"
     path.write_text(FILE, encoding="utf-8")
     result = CliRunner().invoke(app, ["run", str(path), "--dry-run"])
-    assert "the file is sound" in result.output, result.output
+    assert "the file is valid" in result.output, result.output
     seen = capfd.readouterr()
     assert PASSWORD not in result.output + repr(result.exception) + seen.out + seen.err
 

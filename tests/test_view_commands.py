@@ -26,7 +26,7 @@ def test_a_plan_shows_the_best_kmax_and_says_why(tmp_path):
 def test_a_plan_says_where_no_small_view_serves():
     assert "limited to 10,100" in skyband("view", "plan", "--p", "0.02").output
     assert "theorem 2" in skyband("view", "plan", "--q", "0.02").output
-    assert "refill='soon' is no cost" in skyband("view", "plan", "--refill", "soon").output
+    assert "refill must be a number" in skyband("view", "plan", "--refill", "soon").output
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_plan_says_where_no_small_view_serves():
         (["--p", "0.7", "--q", "0.6"], "got p=0.7 and q=0.6"),
         (["--k", "5000", "--rows", "1000"], "k=5000 and rows=1000"),
         (["--plot", "plan.xyz"], "got 'plan.xyz'"),
-        (["--update", "0us"], "update='0us' is no cost"),
+        (["--update", "0us"], "got '0us'"),
     ],
 )
 def test_a_wrong_plan_is_told(args, words):

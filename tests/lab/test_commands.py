@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import skyband_lab
-from skyband.cli import _commands, app
+from skyband import cli
+from skyband.cli import app
 
 LAB = ("bench", "reproduce", "compare-policies")
 
@@ -24,7 +25,7 @@ def test_a_command_of_the_lab_is_found_and_listed(name):
 
 @pytest.mark.parametrize("args", [["bench"], ["bench", "slide", "--quick"], ["reproduce", "--help"]])
 def test_without_the_lab_its_commands_say_what_to_install(args, monkeypatch):
-    monkeypatch.setattr(_commands, "GROUP", "skyband.no.commands")
+    monkeypatch.setattr(cli, "ENTRY_POINTS", "skyband.no.commands")
     done = CliRunner().invoke(app, args)
     assert done.exit_code == 5
     assert f"skyband {args[0]}" in done.stderr
@@ -33,7 +34,7 @@ def test_without_the_lab_its_commands_say_what_to_install(args, monkeypatch):
 
 
 def test_without_the_lab_its_commands_are_not_listed_and_others_are_unknown(monkeypatch):
-    monkeypatch.setattr(_commands, "GROUP", "skyband.no.commands")
+    monkeypatch.setattr(cli, "ENTRY_POINTS", "skyband.no.commands")
     assert "reproduce" not in CliRunner().invoke(app, ["--help"]).stdout
     unknown = CliRunner().invoke(app, ["benchmark"])
     assert unknown.exit_code == 2

@@ -1,4 +1,4 @@
-"""The command `skyband`. Its rooms parse arguments and print; what they call loads when it is called."""
+"""The command `skyband`. Its modules parse arguments and print; what they call is imported when it is called."""
 
 from __future__ import annotations
 
@@ -7,31 +7,42 @@ import re
 import select
 import sys
 import traceback
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from skyband.cli import _commands, _exit, demo, doctor, explain, init, parse, run, view, warm
+from skyband.cli import demo, doctor, explain, init, parse, run, view, warm
+from skyband.cli._common import ExitCode, exit_code
 from skyband.errors import MissingLibraryError, SkybandError
+
+ENTRY_POINTS = "skyband.commands"
+"""Entry points of other packages that add commands: each has the name of its command and refers to a `typer.Typer`.
+
+They are looked up when such a command is given or help is shown, so that the other commands start as fast as without.
+"""
+
+LAB_COMMANDS = ("bench", "reproduce", "compare-policies")
+"""The commands of skyband-lab, which is not part of the wheel."""
 
 
 class _Group(TyperGroup):
-    """Our commands and those that other packages add; errors are printed as one line, with `--debug` as a traceback."""
+    """Our commands and added ones; errors are printed as one line, with `--debug` as a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *_commands.added_commands()]
+        return [*super().list_commands(ctx), *_added_commands()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return super().get_command(ctx, cmd_name) or _commands.load_command(cmd_name)
+        return super().get_command(ctx, cmd_name) or _load_command(cmd_name)
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         try:
             return super().make_context(*args, **options)
         except BrokenPipeError:  # of the version or a help text
-            if not _reader_gone():
+            if not _close_broken_stdout():
                 raise
-            raise typer.Exit(_exit.FINE) from None
+            raise typer.Exit(ExitCode.OK) from None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -39,53 +50,117 @@ class _Group(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            raise typer.Exit(_exit.INTERRUPTED) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
             if hasattr(error, "exit_code"):  # of a wrong option, which typer shows
                 raise
-            if isinstance(error, BrokenPipeError) and _reader_gone():
-                raise typer.Exit(_exit.FINE) from None
-            raise typer.Exit(_told(error, debug=ctx.params.get("debug"))) from None
+            if isinstance(error, BrokenPipeError) and _close_broken_stdout():
+                raise typer.Exit(ExitCode.OK) from None
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            else:
+                print(f"skyband: {_error_line(error)}", file=sys.stderr)
+            raise typer.Exit(exit_code(error)) from None
 
 
-def _told(error: Exception, *, debug: bool) -> int:
-    """Say what went wrong, and give the exit code for it."""
-    if debug:
-        traceback.print_exc()
-        return _exit.code(error)
-    if isinstance(error, ModuleNotFoundError):  # of a library; commands load what they need when they are called
-        error = MissingLibraryError.of("this command", error.name)
-    said = " ".join(str(error).split())
-    if isinstance(error, OSError) and error.filename is not None:
-        print(f"skyband: {error.filename}: {error.strerror}", file=sys.stderr)
-        return _exit.code(error)
-    if type(error).__module__.startswith("pyspark."):
-        said = _spark(str(error))
-    elif not isinstance(error, (SkybandError, ImportError)):
-        hint = "skyband --debug ... shows where" if not isinstance(error, OSError) else ""
-        said = f"{type(error).__name__}: {said}" + (f" ({hint})" if hint else "")
-    print(f"skyband: {said}", file=sys.stderr)
-    return _exit.code(error)
+def _added_commands() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in sorted(entry_points(group=ENTRY_POINTS))}
 
 
-def _spark(said: str) -> str:
-    r"""What an error of Spark says, without the plan of the query and the codes around it.
+def _load_command(name: str) -> Any:
+    """Load an added command; None if neither an installed package nor skyband-lab has it."""
+    entry = _added_commands().get(name)
+    if entry is None:
+        return _missing_command(name) if name in LAB_COMMANDS else None
+    command = typer.main.get_command(entry.load())
+    command.name = name
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.help = _reflow(each.help or "")
+    return command
+
+
+def _missing_command(name: str) -> Any:
+    """Return a command that takes any arguments and says what to install."""
+    app = typer.Typer(add_completion=False)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @app.command(name, add_help_option=False, context_settings=anything)
+    def missing() -> None:
+        msg = f"`skyband {name}` needs the package skyband-lab: run `make env` or `pip install ./lab` in a checkout"
+        raise ImportError(msg)
+
+    return typer.main.get_command(app)
+
+
+def _reflow(text: str) -> str:
+    r"""Join the lines of each paragraph, so that it fits any width; indented paragraphs stay as they are.
 
     Examples
     --------
-    >>> _spark("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n'Project ...")
-    'Path does not exist: file:/x.'
-    >>> _spark("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
-    'Java gateway process exited before sending its port number. (skyband doctor says more)'
+    >>> _reflow("One line\nof two.\n\nExamples:\n\n  skyband demo\n")
+    'One line of two.\n\nExamples:\n\n  skyband demo'
     """
-    line = next((line for line in said.splitlines() if line.strip()), "Spark failed")
-    found = re.sub(r"^\[[A-Z_.]+\] *", "", re.split(r" *;? *SQLSTATE", line)[0]).strip()
-    return f"{found} (skyband doctor says more)" if "JAVA_GATEWAY" in said else found
+    parts = text.strip("\n").split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
 
+
+# ---------------------------------------------------------------- errors
+
+
+def _error_line(error: Exception) -> str:
+    """Return an error in one line."""
+    if isinstance(error, ModuleNotFoundError):  # of a library; commands import what they need when they are called
+        error = MissingLibraryError.of("this command", error.name)
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if type(error).__module__.startswith("pyspark."):
+        return _spark_error(str(error))
+    if isinstance(error, SkybandError | ImportError):
+        return text
+    hint = "" if isinstance(error, OSError) else " (skyband --debug ... shows where)"
+    return f"{type(error).__name__}: {text}{hint}"
+
+
+def _spark_error(text: str) -> str:
+    r"""Return the message of an error of Spark without the plan of the query and the codes.
+
+    Examples
+    --------
+    >>> _spark_error("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n'Project ...")
+    'Path does not exist: file:/x.'
+    >>> _spark_error("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+    'Java gateway process exited before sending its port number. (see skyband doctor)'
+    """
+    line = next((line for line in text.splitlines() if line.strip()), "Spark failed")
+    message = re.sub(r"^\[[A-Z_.]+\] *", "", re.split(r" *;? *SQLSTATE", line)[0]).strip()
+    return f"{message} (see skyband doctor)" if "JAVA_GATEWAY" in text else message
+
+
+def _close_broken_stdout() -> bool:
+    """Whether the reader of stdout has closed it, as `head` does; if so, later output is discarded."""
+    try:
+        sys.stdout.flush()
+        if not hasattr(select, "poll"):
+            return False
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0)):
+            return False
+    except BrokenPipeError:
+        pass
+    except (OSError, ValueError):  # stdout is not a file
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout once more when it exits
+    return True
+
+
+# ---------------------------------------------------------------- commands
 
 _EPILOG = """Start with: skyband demo
 
-Exit codes: 0 done, 1 unforeseen, 2 the command or query is wrong, 3 the data, 4 the saved state, 5 the machine."""
+Exit codes: 0 success, 1 unexpected error, 2 wrong command or query, 3 wrong data, 4 wrong state, 5 missing Java,
+library or port."""
 
 app = typer.Typer(
     name="skyband",
@@ -97,7 +172,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from skyband import __version__
 
@@ -105,17 +180,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help="Keep the k best rows of a stream up to date.", epilog=_EPILOG)
+@app.callback(help="Maintain the k highest-scoring rows of a stream.", epilog=_EPILOG)
 def _skyband(
     *,
     debug: Annotated[
         bool, typer.Option("--debug", envvar="SKYBAND_DEBUG", help="Show the traceback of an error.")
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What all commands share; `_Group` and `_version` read it."""
+    """Declare the options of all commands, which `_Group` and `_print_version` read."""
 
 
 app.command("run", help=run.HELP)(run.run)
@@ -127,41 +202,21 @@ app.command("doctor", help=doctor.HELP)(doctor.doctor)
 app.command("warm", help=warm.HELP)(warm.warm)
 app.add_typer(view.app, name="view")
 
-
 for _typer in (app, view.app):
     for _command in _typer.registered_commands:
-        _command.help = _commands.reflow(_command.help or "")
+        _command.help = _reflow(_command.help or "")
 
 
-def _reader_gone() -> bool:
-    """Whether whoever read stdout has closed it, as `head` does; then nothing more is written there."""
-    try:
-        sys.stdout.flush()
-        if not hasattr(select, "poll"):
-            return False
-        poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)
-        if not any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0)):
-            return False
-    except BrokenPipeError:
-        pass
-    except (OSError, ValueError):  # stdout is no file
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout once more at its end
-    return True
-
-
-def _break_pipe(_console: object) -> NoReturn:
-    """In place of Rich's handler, which exits with 1."""
+def _raise_broken_pipe(_console: object) -> NoReturn:
     raise BrokenPipeError
 
 
 def main() -> None:
-    """Run the command that the arguments name. Exits with 0 if the reader of its output has had enough."""
+    """Run the command that the arguments name. Exits with 0 if the reader of its output has closed it."""
     from rich.console import Console
 
-    Console.on_broken_pipe = _break_pipe  # type: ignore[method-assign, assignment]
+    Console.on_broken_pipe = _raise_broken_pipe  # type: ignore[method-assign, assignment]  # Rich's exits with 1
     try:
         app()
     finally:
-        _reader_gone()
+        _close_broken_stdout()

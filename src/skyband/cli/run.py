@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyband.cli._plain import as_json as json_line
-from skyband.cli._plain import lines, text
+from skyband.cli._common import stdout_console, stop_event, to_json, to_lines, to_text
 
 if TYPE_CHECKING:
-    import threading
-
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console, RenderableType
 
+    from skyband.cli._monitor import ProgressMonitor
+    from skyband.dashboard import Hub
     from skyband.lang import Job
 
-HELP = """Run a pipeline file: its source through its queries into its sink, on Spark.
+HELP = """Run a pipeline file on Spark: from its source through its queries into its sink.
 
-While it runs, the newest answers and the figures of the stream are shown; where the output is no terminal, the answers
-of every batch as lines that a log can hold (its newest 200 rows, all columns). Ctrl-C stops it; the next start goes on
-where it ended. `skyband init` writes a file to begin with.
+While it runs, the newest answers and the metrics of the stream are shown. Without a terminal, the answers of every
+batch are printed as lines (the newest 200 rows, all columns). Ctrl-C stops it; the next start continues from there.
+`skyband init` writes a file to start with.
 
 Examples:
 
@@ -42,20 +38,18 @@ Examples:
   skyband run pipeline.yaml --json >> leaders.jsonl
 """
 
-_LOOK = 0.25  # seconds between two looks at the stream
-
 
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     *,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how it would be done, and end.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain how it would run, and exit.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, the source's columns too, and end.")
+        bool, typer.Option("--dry-run", help="Check everything, including the source's columns, and exit.")
     ] = False,
-    dashboard: Annotated[bool, typer.Option("--dashboard", help="Also show the boards in the browser.")] = False,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Also show the lists in the browser.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")] = 8765,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON line for every batch: its answers and the figures so far.")
+        bool, typer.Option("--json", help="Print a JSON line for every batch: its answers and the metrics so far.")
     ] = False,
 ) -> None:
     """Run a pipeline file."""
@@ -65,133 +59,100 @@ def run(
 
     job = load(file)
     if explain:
-        _explain(job, as_json=as_json)
-        return
-    from skyband.cli import _job
-    from skyband.cli._plain import console as whole
-    from skyband.cli._stop import wished
+        from skyband.cli.explain import print_explanations
 
-    console = Console(stderr=True) if as_json else whole()  # of what is not an answer
-    watch = _watched(job, console, port) if dashboard and not dry_run else None
-    console.print(f"starting Spark for {text(job.name)} ...", highlight=False, markup=False)
-    with contextlib.ExitStack() as after:
-        if watch is not None:
-            after.enter_context(watch)
-        stop = after.enter_context(wished())
-        spark = _job.opened(job)
+        print_explanations(job.queries, as_json=as_json)
+        return
+    from skyband.cli import _pipeline
+
+    console = Console(stderr=True) if as_json else stdout_console()  # for all but the answers
+    with contextlib.ExitStack() as stack:
+        hub = stack.enter_context(_serve(job, port, console)) if dashboard and not dry_run else None
+        console.print(f"starting Spark for {to_text(job.name)} ...", highlight=False, markup=False)
+        stop = stack.enter_context(stop_event())
+        spark = _pipeline.open_session(job)
         if not dry_run:
-            _job.warm(spark)
-        df = _job.answers(spark, job)
+            _pipeline.start_workers(spark)
+        df = _pipeline.run_queries(spark, job)
         if stop.is_set():
             raise KeyboardInterrupt
         if dry_run:
-            _columns(df, as_json=as_json)
+            _print_columns(df, as_json=as_json)
             return
-        query = _job.started(job, df)
+        query = _pipeline.start_stream(job, df)
         try:
-            _show(console, job, looks(query, stop), watch, as_json=as_json)
+            _show(console, job, _pipeline.follow_progress(query, stop), hub, as_json=as_json)
             failure = None if stop.is_set() else query.exception()
         finally:
             if stop.is_set():
                 console.print("stopping ...", style="dim")
             query.stop()
         if failure is not None:
-            raise failed(str(failure))
-    said = f"{text(job.name)} has stopped; the next start goes on from here."
-    console.print(said, style="dim", highlight=False, markup=False)
+            raise _pipeline.stream_error(str(failure))
+    message = f"{to_text(job.name)} has stopped; the next start continues from here."
+    console.print(message, style="dim", highlight=False, markup=False)
 
 
-def _explain(job: Job, *, as_json: bool) -> None:
-    from skyband.cli.explain import told as explained
+@contextlib.contextmanager
+def _serve(job: Job, port: int, console: Console) -> Iterator[Hub]:
+    from skyband.cli._monitor import DashboardServer
+    from skyband.dashboard import Hub
 
-    explained(list(job.queries), as_json=as_json)
+    hub = Hub()
+    for query in job.queries:
+        hub.describe(query.name or job.name, query)
+    with DashboardServer(hub, port, console):
+        yield hub
 
 
-def _columns(df: DataFrame, *, as_json: bool) -> None:
-    """What the answers would have."""
+def _print_columns(df: DataFrame, *, as_json: bool) -> None:
     if as_json:
-        print(json_line({"sound": True, "columns": dict(df.dtypes)}))
+        print(to_json({"sound": True, "columns": dict(df.dtypes)}))
         return
-    print("the file is sound; the answers would have these columns:", *map(text, df.columns), sep="\n  ")
+    print("the file is valid; the answers have these columns:", *map(to_text, df.columns), sep="\n  ")
 
 
-def _watched(job: Job, console: Console, port: int) -> Any:
-    from skyband.cli._watch import Boards
-
-    watch = Boards(job.queries, port, [q.name or job.name for q in job.queries])
-    console.print(f"dashboard: {watch.dashboard.url}", style="bold", highlight=False)
-    return watch
-
-
-def failed(failure: str) -> Exception:
-    r"""Of what Spark says, the error of ours that says why; else its first line.
-
-    Examples
-    --------
-    >>> failed("[STREAM_FAILED] ...\n  File x\nskyband.errors.SnapshotError: k was '3' and is '4'.\nSQLSTATE: XXKST")
-    SnapshotError("k was '3' and is '4'.")
-    """
-    from skyband import errors
-
-    lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("skyband.errors.")]
-    if not ours:
-        return RuntimeError(lines[0] if lines else "the stream has failed")
-    name, _, said = ours[-1].removeprefix("skyband.errors.").partition(": ")
-    kind = getattr(errors, name, errors.SourceError)
-    error: Exception = kind(said)
-    return error
-
-
-def looks(query: StreamingQuery, stop: threading.Event, till: float = math.inf) -> Iterator[Any]:
-    """The progress of each batch, once, until the stream ends, somebody wishes so, or the time has come."""
-    seen = -1
-    while time.monotonic() < till and not stop.is_set():
-        active = query.isActive
-        for report in query.recentProgress:
-            if report["batchId"] > seen:
-                seen = report["batchId"]
-                yield report
-        if not active:
-            return
-        stop.wait(_LOOK)
-
-
-def _show(console: Console, job: Job, reports: Iterator[Any], watch: Any, *, as_json: bool) -> None:
+def _show(console: Console, job: Job, reports: Iterator[Any], hub: Hub | None, *, as_json: bool) -> None:
+    from rich.console import Group
     from rich.live import Live
 
-    from skyband.cli._figures import Figures
+    from skyband.cli._monitor import ProgressMonitor
 
-    figures = Figures(job.queries)
-    if as_json or not console.is_terminal:
-        for report in reports:
-            rows = figures.take(report)
-            if watch is not None:
-                watch.show(rows, figures)
-            if as_json:
-                line = {"name": job.name, "batch": report["batchId"], "answers": rows, **figures.as_dict()}
-                print(json_line(line), flush=True)
-            elif rows:
-                print(text(job.name), *lines(rows), figures.line(), sep="\n", flush=True)
-        if not as_json:
-            print(figures.line(), flush=True)
+    monitor = ProgressMonitor(job.queries)
+    if not as_json and console.is_terminal:
+        with Live(Group(*_render(monitor, job.name)), console=console, refresh_per_second=4) as live:
+            for report in reports:
+                feed_hub(hub, job, monitor.read(report), monitor)
+                live.update(Group(*_render(monitor, job.name)))
         return
-
-    def screen() -> RenderableType:
-        from rich.console import Group
-
-        return Group(*_drawn(figures, job.name))
-
-    with Live(screen(), console=console, refresh_per_second=4) as live:
-        for report in reports:
-            rows = figures.take(report)
-            if watch is not None:
-                watch.show(rows, figures)
-            live.update(screen())
+    for report in reports:
+        rows = monitor.read(report)
+        feed_hub(hub, job, rows, monitor)
+        if as_json:
+            line = {"name": job.name, "batch": report["batchId"], "answers": rows, **monitor.as_dict()}
+            print(to_json(line), flush=True)
+        elif rows:
+            print(to_text(job.name), *to_lines(rows), monitor.metrics.line(), sep="\n", flush=True)
+    if not as_json:
+        print(monitor.metrics.line(), flush=True)
 
 
-def _drawn(figures: Any, name: str) -> list[RenderableType]:
+def _render(monitor: ProgressMonitor, name: str) -> list[RenderableType]:
     from rich.text import Text
 
-    head = Text.assemble((text(name), "bold"), "  ", (figures.window(), "dim"))
-    return [head, figures.table(), Text(figures.line(), style="dim")]
+    head = Text.assemble((to_text(name), "bold"), "  ", (monitor.window(), "dim"))
+    return [head, monitor.table(), Text(monitor.metrics.line(), style="dim")]
+
+
+def feed_hub(hub: Hub | None, job: Job, rows: list[dict[str, Any]], monitor: ProgressMonitor) -> None:
+    """Send the answers of a batch and the metrics to the dashboard."""
+    from skyband.cli._monitor import to_table
+
+    if hub is None:
+        return
+    for query in job.queries:
+        name = query.name or job.name
+        found = rows if len(job.queries) == 1 else [row for row in rows if row.get("query") == name]
+        if found:
+            hub.answers(name, to_table(found))
+    hub.progress(monitor.metrics.progress())

@@ -1,4 +1,4 @@
-"""skyband view: plan how large a view should be."""
+"""skyband view: plan the size of a view."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import typer
 
 app = typer.Typer(help="Top-k views over tables.", no_args_is_help=True)
 
-PLAN = """Say how large a view may grow: refill interval and cost per update against kmax.
+PLAN = """Compare sizes of a view: refill interval and cost per update for each kmax.
 
-p and q are the parts of updates that take a row out of the view and bring one in. The plan uses the random-walk model
+p and q are the shares of updates that remove a row from the view and that add one. The plan uses the random-walk model
 of Yi et al. (ICDE 2003).
 
 Examples:
@@ -35,18 +35,18 @@ def _view() -> None:
 def plan(
     *,
     rows: Annotated[int, typer.Option(min=1, help="Rows of the base table.")] = 1_000_000,
-    k: Annotated[int, typer.Option(min=1, help="Rows that a read gives.")] = 100,
-    p: Annotated[float, typer.Option(min=0, max=1, help="Part of updates that are bad.")] = 0.01,
-    q: Annotated[float, typer.Option(min=0, max=1, help="Part of updates that are good.")] = 0.01,
-    refill: Annotated[str, typer.Option(help="What a refill costs: 400ms, 2s.")] = "400ms",
-    update: Annotated[str, typer.Option(help="What an update of the view costs: 1us, 7ns.")] = "1us",
-    plot: Annotated[Path | None, typer.Option(help="Draw the costs into this file (needs skyband\\[plot]).")] = None,
+    k: Annotated[int, typer.Option(min=1, help="Rows of the list.")] = 100,
+    p: Annotated[float, typer.Option(min=0, max=1, help="Share of updates that remove a row.")] = 0.01,
+    q: Annotated[float, typer.Option(min=0, max=1, help="Share of updates that add a row.")] = 0.01,
+    refill: Annotated[str, typer.Option(help="Cost of a refill: 400ms, 2s.")] = "400ms",
+    update: Annotated[str, typer.Option(help="Cost of an update of the view: 1us, 7ns.")] = "1us",
+    plot: Annotated[Path | None, typer.Option(help="Plot the costs into this file (needs skyband\\[plot]).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the plan, and draw it if asked to."""
+    """Print the plan, and plot it on request."""
     from skyband.view.model import Costs, plan_size, plot_plan
 
-    found = plan_size(rows, k, p, q, Costs(seconds(refill, "refill"), seconds(update, "update")))
+    found = plan_size(rows, k, p, q, Costs(parse_cost(refill, "refill"), parse_cost(update, "update")))
     if plot is not None:
         plot_plan(found, plot)
     if as_json:
@@ -57,17 +57,17 @@ def plan(
         mark = "  <- least" if point.kmax == found.best else ""
         every = f"{point.interval:,.0f}" if point.interval < 1e15 else f"{point.interval:.1e}"
         every = every if math.isfinite(point.interval) else "never"
-        print(f"{point.kmax:>10,}  {point.kmax / rows:>8.2%}  {every:>14}  {spoken(point.cost):>16}{mark}")
+        print(f"{point.kmax:>10,}  {point.kmax / rows:>8.2%}  {every:>14}  {format_cost(point.cost):>16}{mark}")
     for note in found.notes:
         print(note)
 
 
-def seconds(text: str, field: str) -> float:
-    """A cost such as 400ms in seconds.
+def parse_cost(text: str, field: str) -> float:
+    """Return a cost such as 400ms in seconds.
 
     Examples
     --------
-    >>> seconds("400ms", "refill")
+    >>> parse_cost("400ms", "refill")
     0.4
     """
     from skyband.errors import QueryError
@@ -81,16 +81,16 @@ def seconds(text: str, field: str) -> float:
             if 0 < value < 1e9:
                 return value
             break
-    msg = f"{field}={text!r} is no cost: write a number and ns, us, ms or s, such as 400ms"
+    msg = f"{field} must be a number with ns, us, ms or s, such as 400ms, got {text!r}"
     raise QueryError(msg)
 
 
-def spoken(cost: float) -> str:
-    """A cost in the unit that fits.
+def format_cost(cost: float) -> str:
+    """Format a cost in the unit that fits.
 
     Examples
     --------
-    >>> spoken(0.0000021), spoken(0.4), spoken(0.000001)
+    >>> format_cost(0.0000021), format_cost(0.4), format_cost(0.000001)
     ('2.1 us', '400 ms', '1 us')
     """
     for unit, size in _UNITS.items():

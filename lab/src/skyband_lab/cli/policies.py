@@ -86,7 +86,7 @@ def _authors_wbm(evening: Evening) -> Any:
 def _print_table(lines: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from skyband.cli._plain import console
+    from skyband.cli._common import stdout_console
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("policy", "paper"):
@@ -96,4 +96,4 @@ def _print_table(lines: list[dict[str, Any]]) -> None:
     for line in lines:
         made = str(line["lookups"])
         table.add_row(line["policy"], line["paper"], f"{line['ndcg']:.2f}", f"{line['precision']:.1f}", made)
-    console().print(table)
+    stdout_console().print(table)

@@ -106,10 +106,10 @@ def _done(
 
 
 def _tell(figures: list[Figure], folder: Path, *, as_json: bool) -> None:
-    from skyband.cli._plain import console as whole
+    from skyband.cli._common import stdout_console
     from skyband_lab.reproduce.verdicts import CONFIRMED, REFUTED, verdicts
 
-    console = whole()
+    console = stdout_console()
     for one in figures:
         said = verdicts(one, folder)
         if as_json:

@@ -32,9 +32,9 @@ def print_table(results: list[Result], more: Mapping[str, str] = MappingProxyTyp
     """One line a result; `more` names further fields of it and their columns."""
     from rich.table import Table
 
-    from skyband.cli._plain import console as whole
+    from skyband.cli._common import stdout_console
 
-    console = whole()
+    console = stdout_console()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("case", no_wrap=True)
     table.add_column("engine", no_wrap=True)

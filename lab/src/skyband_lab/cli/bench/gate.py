@@ -66,7 +66,7 @@ def gate(
 def _print(found: list[Verdict]) -> None:
     from rich.table import Table
 
-    from skyband.cli._plain import console
+    from skyband.cli._common import stdout_console
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("case", "what", "beside"):
@@ -90,4 +90,4 @@ def _print(found: list[Verdict]) -> None:
             word,
         )
         before = now.case
-    console().print(table)
+    stdout_console().print(table)

@@ -32,7 +32,7 @@ def load(
     """Run the load suite and print what it found."""
     from rich.table import Table
 
-    from skyband.cli._plain import console
+    from skyband.cli._common import stdout_console
     from skyband_lab.bench.load import cases, run
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -46,4 +46,4 @@ def load(
         beyond = short(r.offered_rows_per_s), short(r.taken_rows_per_s), f"{r.waited_seconds:.2f}"
         table.add_row(r.case, *held, *beyond, str(r.lost))
     if not as_json:
-        console().print(table)
+        stdout_console().print(table)

@@ -66,7 +66,7 @@ def peers(
 def _print(found: list[Line]) -> None:
     from rich.table import Table
 
-    from skyband.cli._plain import console
+    from skyband.cli._common import stdout_console
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("task", "peer", "way"):
@@ -83,4 +83,4 @@ def _print(found: list[Line]) -> None:
             continue
         figures = (short(line.rows / line.seconds), short(line.per_cpu_second), f"{line.cpu_seconds:.2f}")
         table.add_row(*first, *figures, str(line.peak_mb), str(line.answers), line.digest)
-    console().print(table)
+    stdout_console().print(table)

@@ -53,10 +53,10 @@ def plan(
 def _print(found: list[Line]) -> None:
     from rich.table import Table
 
-    from skyband.cli._plain import console as whole
+    from skyband.cli._common import stdout_console
     from skyband_lab.bench.plan import ENOUGH, judged, regrets
 
-    console = whole()
+    console = stdout_console()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("setting", "best"):
         table.add_column(name, no_wrap=True)

@@ -34,7 +34,7 @@ def spark(
     """Run the Spark suite and print what it found."""
     from rich.table import Table
 
-    from skyband.cli._plain import console
+    from skyband.cli._common import stdout_console
     from skyband_lab.bench.spark import cases, run, settled
 
     found, todo = [], cases(quick=quick)
@@ -71,4 +71,4 @@ def spark(
             short(r.state_bytes),
         )
         table.add_row(r.case, r.way, *figures, short(r.rows))
-    console().print(table)
+    stdout_console().print(table)
