@@ -116,7 +116,7 @@ def test_an_unknown_engine_of_the_bench_is_named():
 
 
 def test_demo_prints_boards_where_there_is_no_terminal():
-    result = skyband("demo", "--in-process", "--seconds", "2", "--rows-per-second", "20000", "--seed", "3")
+    result = skyband("demo", "--in-process", "--seconds", "5", "--rows-per-second", "20000", "--seed", "3")
     out = result.stdout
     assert result.exit_code == 0, result.output
     assert "\x1b" not in out
@@ -217,7 +217,7 @@ def test_no_color_is_respected():
 
 
 def test_demo_json_is_a_line_for_every_window():
-    result = skyband("demo", "--in-process", "--seconds", "2", "--rows-per-second", "20000", "--json")
+    result = skyband("demo", "--in-process", "--seconds", "5", "--rows-per-second", "20000", "--json")
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(lines) >= 2
