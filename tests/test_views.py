@@ -887,3 +887,33 @@ def test_rows_that_pass_through_during_a_refill_displace_no_others():
     assert view.wait_for_refill(20)
     assert view.stats.refills == 1  # it brought 11 to 13, which rows 0 to 3 have not displaced
     assert rows_of(view) == naive(table.value, 3)
+
+
+class Interrupted(Behind):
+    """A table whose next query is interrupted, as by Ctrl-C."""
+
+    interrupt = False
+
+    def top(self, n, below=None):
+        if self.interrupt:
+            self.interrupt = False
+            raise KeyboardInterrupt
+        return super().top(n, below)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_interrupted_batch_is_not_half_applied(ordered):
+    """The changes after the refill were lost, though the view said that it was complete."""
+    table = Interrupted(np.arange(10.0))
+    view = sb.View(table, 2, "value", kmax=3, ordered=ordered)
+    table.value[[9, 8, 0]] = [0.0, 0.0, 50.0]
+    table.interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        view.apply({"id": [9, 8, 0], "value": [0.0, 0.0, 50.0], "_version": [1, 2, 3]})
+    assert not view.complete
+    table.value[1] = 1.5
+    view.apply({"id": [1], "value": [1.5], "_version": [4]})
+    view._rows.index._check()
+    assert view.complete
+    assert rows_of(view) == naive(table.value, 2)
+    assert (view.stats.updates, view.stats.refills) == (1, 1)

@@ -208,6 +208,11 @@ class ViewIndex:
         if self.has_versions:
             self._rebuild_versions(self._seen.version > version, 256)
 
+    def clear(self) -> None:
+        """Drop all rows. Counts and remembered versions stay."""
+        self.generation += 1
+        kernel.place(NONE, self._rows, self._marks)
+
     def resize(self, kmax: int) -> None:
         """Change kmax; the lowest rows beyond it are dropped."""
         self.generation += 1

@@ -141,8 +141,21 @@ class RefillController:
         return self.meter.stats(self.rows.index.counts)
 
     def apply(self, batch: ChangeBatch) -> None:
-        """Apply changes prepared by `ViewRows.prepare`, with a refill wherever one is due."""
-        self.poll()
+        """Apply changes prepared by `ViewRows.prepare`, with a refill wherever one is due.
+
+        If that is interrupted, changes are missing: the view is then filled again from the table.
+        """
+        try:
+            self.poll()
+            self._apply(batch)
+        except BaseException:
+            self.rows.store_columns(batch.rows)
+            self.rows.reset()
+            raise
+        self.meter.total_updates += batch.size
+        self.rows.rank_ahead()
+
+    def _apply(self, batch: ChangeBatch) -> None:
         rows, position = self.rows, 0
         recorded = None
         while position < batch.size:
@@ -159,8 +172,6 @@ class RefillController:
                 self._refill()
             self._adjust_kmax()
         rows.store_columns(batch.rows)
-        self.meter.total_updates += batch.size
-        rows.rank_ahead()
 
     def refill(self) -> None:
         """Refill now if rows are missing, however recent the last failure."""

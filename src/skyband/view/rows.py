@@ -202,6 +202,11 @@ class ViewRows:
         if len(self._store) > 4 * len(live) + 1024:
             self._store.keep(self.index.row_numbers())
 
+    def reset(self) -> None:
+        """Drop all rows: nothing is known of the table until the next refill."""
+        self.index.clear()
+        self.index.bound = NOTHING_KNOWN
+
     def refill_start(self) -> tuple[tuple[float, object] | None, int]:
         """The rank (score, key) below which rows are missing, None for the top, and how many known rows lie below."""
         bound = self.index.bound
