@@ -41,7 +41,7 @@ FEATURES = {
     "sb.tables.Redis('redis://h', key='id').fetch([1], ['x'])": "remote",
     "sb.parse('PREFIX : <http://e.org/> REGISTER RSTREAM :q AS SELECT ?a FROM NAMED WINDOW :w ON :s [RANGE 9m STEP 3m] "
     "WHERE { WINDOW :w { ?a :b ?c } } ORDER BY DESC(?c) LIMIT 3')": "lang",
-    "from skyband.lang.rdf import turtle; turtle(0, '')": "lang",
+    "from skyband.lang.rdf import read_turtle; read_turtle(0, '')": "lang",
     "from skyband.dashboard import Dashboard, Hub; Dashboard(Hub(), port=0).start()": "dashboard",
     "from skyband_lab.bench.plots import pyplot; pyplot()": "plot",
     "command('demo')": "spark",

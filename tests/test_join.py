@@ -287,7 +287,7 @@ def joined(**options):
         ),
         (
             lambda: joined(aggregates={"n": "sum(x +)"}),
-            "aggregates.'n'.='x \\+' cannot",
+            "aggregates.'n'. must be an expression .* got 'x \\+'",
         ),
         (
             lambda: sb.Join(TWO, on="u", columns="y", refresh=sb.Refresh(deadline="-1 s")),

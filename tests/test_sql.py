@@ -171,7 +171,7 @@ def test_the_answers_are_those_of_a_database(rows, k):
         ("symbol\n", "lower(symbol)\n", "lower(", "LOWER(symbol) must be a plain column: write symbol"),
         ("ORDER BY price*volume DESC", "", "ROW_NUMBER", "write ORDER BY price DESC in OVER (...)"),
         ("price*volume", "sum(price)", "sum(", "SUM is not allowed in a score"),
-        ("price*volume", "price*", "price*", "by='price*' cannot be read"),
+        ("price*volume", "price*", "price*", "something is missing beside '*'. Line 1, Col: 6), got 'price*'"),
         ("price*volume DESC", "price*volume DESC DESC", "DESC) AS", "this is not SQL: expecting )"),
         (" DESC)", " DESC, price DESC)", "price DESC)", "ties must go by the later ts, then by one id: write ORDER"),
         (" DESC)", " DESC, ts ASC)", "ts ASC", "ties must go by the later ts, then by one id: write ORDER"),
@@ -261,12 +261,12 @@ def test_a_column_may_be_called_over():
 
 def test_what_sql_cannot_say_is_refused():
     for change, says in [
-        ({"window": sb.Counting(5)}, r"window must slide in time .* got Counting.*: use sb\.to_yaml"),
+        ({"window": sb.Counting(5)}, r"window must slide in time .*sb\.to_yaml.* got Counting"),
         ({"window": sb.Sliding("1 s", "row")}, "window must slide in time .* got Sliding"),
         ({"window": sb.Tumbling("1 s", closed="right")}, "closed must be 'left' .* got 'right'"),
         ({"emit": "changes"}, "emit must be 'answers' to be written in SQL, got 'changes'"),
         ({"join": ELSEWHERE, "by": "x * f"}, "a join or triples cannot be written in SQL: use sb.to_rspql"),
-        ({"by": lambda c: c["x"]}, "by must be an expression .* got a Python function"),
+        ({"by": lambda c: c["x"]}, "by must be an expression .* got <function"),
     ]:
         query = sb.TopK(**{"k": 1, "by": "x", "window": HOP, "time": "ts", **change})
         with pytest.raises(sb.QueryError, match=says):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.query.expression import Expression
-from skyband.query.monotone import direction, strict, unfiltered
+from skyband.query.monotone import direction, is_required, split_filters
 
 if TYPE_CHECKING:
     from skyband.join.board import Board
@@ -47,15 +47,15 @@ class Extremes:
         self._open = np.zeros(len(self.columns), np.bool_)  # columns where a NULL leaves a score
         if not isinstance(by, Expression):
             return
-        tree, conditions = unfiltered(by.tree)
+        tree, conditions = split_filters(by.tree)
         self._ceiling = Expression(by.text, tree, by.columns)
         self._ways = {name: direction(tree, name) for name in used}
         known = all(self._ways[name] is not None for name in used)
         self.bounded = known and all(name in self.columns or self._ways[name] == 0 for name in used)
         self.conditional = bool(conditions)
         self.filtered = any(direction(c, name) != 0 for c in conditions for name in join.columns)
-        self._required = [name for name in join.columns if strict(by.tree, name)]
-        self._open = np.array([not strict(tree, name) for name in self.columns], np.bool_)
+        self._required = [name for name in join.columns if is_required(by.tree, name)]
+        self._open = np.array([not is_required(tree, name) for name in self.columns], np.bool_)
 
     def _nothing(self, windows: int) -> np.ndarray:
         return np.full((len(self.columns), windows), np.nan)

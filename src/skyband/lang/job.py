@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from skyband.errors import QueryError
 from skyband.lang.env_template import EnvTemplate, Settings, fill_settings
 from skyband.query.trees import column_names
-from skyband.query.validation import check_choice
+from skyband.query.validation import check_choice, invalid
 
 if TYPE_CHECKING:
     from skyband.lang.statement import Remote, Statement
@@ -40,12 +39,10 @@ class _Configured:
         needed, options = self.NEEDS[self.kind], dict(self.options)
         for name, instead in needed.items():
             if getattr(self, name) is None and not any(option in options for option in instead):
-                msg = f"{name} must be given with kind: {self.kind}: add {name}: ..."
-                raise QueryError(msg)
+                raise invalid(name, f"be given with kind: {self.kind}", None, f"{name}: ...")
         for name in self.CHECKED:
             if getattr(self, name) is not None and name not in needed:
-                msg = f"{name} must be left out with kind: {self.kind}"
-                raise QueryError(msg)
+                raise invalid(name, f"be left out with kind: {self.kind}", str(getattr(self, name)))
 
     def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the options with their variables filled in."""
@@ -78,17 +75,13 @@ class Input(_Configured):
     def __post_init__(self) -> None:
         self.check_needs()
         if self.schema is None and "topic" in self.NEEDS[self.kind]:
-            msg = f'schema must be given with kind: {self.kind}: add schema: "ts timestamp, ..."'
-            raise QueryError(msg)
+            raise invalid("schema", f"be given with kind: {self.kind}", None, 'schema: "ts timestamp, ..."')
         if self.schema is not None and self.kind == "rate":
-            msg = "schema must be left out with kind: rate, which has timestamp and value"
-            raise QueryError(msg)
+            raise invalid("schema", "be left out with kind: rate, which has timestamp and value", self.schema)
         if self.idle is not None and self.NEEDS[self.kind] is not _STREAM:
-            msg = f"idle must be left out with kind: {self.kind}; the kinds redis and mqtt have it"
-            raise QueryError(msg)
+            raise invalid("idle", f"be left out with kind: {self.kind}; redis and mqtt have it", self.idle)
         if self.schema is not None and self.columns is None:
-            msg = f'schema must be columns and types, got {self.schema!r}: write "ts timestamp, price double"'
-            raise QueryError(msg)
+            raise invalid("schema", "be columns and types", self.schema, '"ts timestamp, price double"')
 
     @property
     def columns(self) -> tuple[str, ...] | None:

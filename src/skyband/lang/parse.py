@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from skyband.errors import QueryError
-from skyband.lang.position import Position
+from skyband.lang.position import Position, errors_at
 from skyband.query.expression import check_unicode
-from skyband.query.validation import check_choice
+from skyband.query.validation import check_choice, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,14 +67,11 @@ def parse(
     True
     """
     if not isinstance(text, str):
-        msg = f"text must be SQL, RSP-QL or YAML, got {type(text).__name__}"
-        raise QueryError(msg)
+        raise invalid("text", "be SQL, RSP-QL or YAML", text)
     if language is not None:
         check_choice("language", language, get_args(Language))
-    try:
+    with errors_at(Position().error):
         check_unicode("text", text)
-    except QueryError as error:
-        raise Position().error(error) from None
     options = {"functions": functions, "origin": origin, "time": time}
     given = {name: value for name, value in options.items() if value is not None}
     statement = parse_at(text, language or detect_language(text), Position(), **given)
@@ -103,8 +99,8 @@ def parse_at(text: str, language: str, start: Position, **options: Any) -> State
 
         return read_rspql(text, start, **options)
     if options:
-        msg = f"{next(iter(options))} must be left out: only RSP-QL has it"
-        raise QueryError(msg)
+        [name, value], *_ = options.items()
+        raise invalid(name, "be left out: only RSP-QL has it", value)
     if language == "sql":
         from skyband.lang.sql.read import read_sql
 

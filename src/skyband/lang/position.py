@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from skyband.errors import ParseError
+from skyband.errors import ParseError, QueryError
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,23 @@ class Position:
         """
         before = text[:offset]
         return self.within(before.count("\n") + 1, offset - before.rfind("\n"))
+
+
+@contextmanager
+def errors_at(locate: Callable[[QueryError], ParseError]) -> Iterator[None]:
+    """Give errors of queries a position: `locate` returns the error to raise instead.
+
+    Examples
+    --------
+    >>> with errors_at(Position(2, 3).error):
+    ...     raise QueryError("k must be positive")
+    Traceback (most recent call last):
+        ...
+    skyband.errors.ParseError: line 2, column 3: k must be positive
+    """
+    try:
+        yield
+    except ParseError:
+        raise
+    except QueryError as error:
+        raise locate(error) from None

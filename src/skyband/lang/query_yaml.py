@@ -9,11 +9,13 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from skyband.errors import ParseError, QueryError
+from skyband.lang.position import errors_at
 from skyband.lang.services import join_options
-from skyband.lang.statement import Remote, Statement
+from skyband.lang.statement import NAMED_SERVICE, Remote, Statement
 from skyband.lang.yaml_node import YamlNode
 from skyband.query import AllTime, Counting, Distance, Sliding, TopK, Weighted, distance, weighted
 from skyband.query.duration import spell_duration
+from skyband.query.validation import invalid
 
 _T = TypeVar("_T")
 _FIELD = re.compile(r"(\w+)(?:=| must )")  # how the message of an error begins
@@ -24,14 +26,14 @@ _SCORE = "an expression, {distance: {columns: [x, y], to: [3, 4]}} or {weighted:
 
 def build(make: Callable[[], _T], node: YamlNode, fields: Mapping[str, YamlNode] | None = None) -> _T:
     """Call `make`; an error that it raises gets the position of the field that it names."""
-    try:
-        return make()
-    except ParseError:
-        raise
-    except QueryError as error:
+
+    def locate(error: QueryError) -> ParseError:
         name = _FIELD.match(str(error))
         at = (fields or {}).get(name[1], node) if name else node
-        raise at.position.error(f"{node.path}: {error}" if node.path else error) from None
+        return at.position.error(f"{node.path}: {error}" if node.path else error)
+
+    with errors_at(locate):
+        return make()
 
 
 def _window(node: YamlNode) -> Sliding | Counting:
@@ -119,11 +121,9 @@ def query_values(query: TopK) -> dict[str, Any]:
     {'k': 3, 'by': 'x', 'window': {'rows': 10}}
     """
     if callable(query.by):
-        msg = "by must be an expression to be written as text, got a Python function"
-        raise QueryError(msg)
+        raise invalid("by", "be an expression to be written as text", query.by)
     if query.join is not None:
-        msg = "join must have the name of a service to be written as text: pass the statement of sb.parse"
-        raise QueryError(msg)
+        raise invalid("join", NAMED_SERVICE, query.join.table)
     shown: dict[str, Any] = {"name": query.name} if query.name is not None else {}
     shown |= {"k": query.k, "by": _score_values(query.by)}
     if not isinstance(query.window, AllTime):
@@ -135,8 +135,7 @@ def query_values(query: TopK) -> dict[str, Any]:
             shown[name] = list(value) if isinstance(value, tuple) else value
     for name, value in shown.items():
         if any("${" in text for text in _texts(value)):
-            msg = f"{name} must not have ${{ to be written in YAML, where it names a variable, got {value!r}"
-            raise QueryError(msg)
+            raise invalid(name, "not have ${ to be written in YAML, where it names a variable", value)
     return shown
 
 

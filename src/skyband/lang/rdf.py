@@ -5,6 +5,7 @@ Matching works on columns: a pattern picks triples, and the picked ones are join
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from skyband.query.duration import parse_instant
 from skyband.runtime.source import as_table, open_source
 
 PROV = "http://www.w3.org/ns/prov#generatedAtTime"
-"""The predicate by which a graph of N-Quads tells its time."""
+"""The predicate that gives the time of a graph of N-Quads."""
 
 TRIPLE = ("subject", "predicate", "object")
 _LITERAL = r'^"((?:[^"\\]|\\.)*)"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?$'
@@ -36,7 +37,7 @@ _LINE = (
 
 
 def bind(pattern: Pattern, source: object) -> object:
-    """What a user has, as a source of rows: triples are matched, and rows go through as they are.
+    """Return a source of rows for what a user passes: triples are matched, rows stay as they are.
 
     Examples
     --------
@@ -49,9 +50,9 @@ def bind(pattern: Pattern, source: object) -> object:
     [{'rank': 1, 'user': 'urn:skyband:bob'}]
     """
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in _QUADS:
-        return match_rows(pattern, quads(Path(source)))
+        return match_rows(pattern, read_nquads(Path(source)))
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in (".ttl", ".nt", ".rdf", ".trig"):
-        msg = f"source={str(source)!r} says nothing of time: give N-Quads (.nq), or pairs of a time and a Turtle text"
+        msg = f"source must have times, got {str(source)!r}: use N-Quads (.nq), or pairs of a time and a Turtle text"
         raise SourceError(msg)
     if isinstance(source, Iterator) or (isinstance(source, (list, tuple)) and not hasattr(source, "schema")):
         return (_batch(pattern, item) for item in source)
@@ -61,16 +62,16 @@ def bind(pattern: Pattern, source: object) -> object:
     if not set(TRIPLE) <= set(opened.schema.names):
         return source
     parts = [part for part, _ in opened.batches()]
-    return match_rows(pattern, events(pattern, pa.concat_tables(parts) if parts else opened.schema.empty_table()))
+    return match_rows(pattern, as_events(pattern, pa.concat_tables(parts) if parts else opened.schema.empty_table()))
 
 
 def _batch(pattern: Pattern, item: Any) -> Any:
-    """One item of a stream: (time, Turtle), a batch of triples or rows, or such a batch with its watermark."""
+    """Read an item of a stream: (time, Turtle), a batch of triples or rows, or such a batch with its watermark."""
     if isinstance(item, tuple) and len(item) == 2 and not _is_batch(item[0]):
-        return match_rows(pattern, turtle(item[0], item[1]))
+        return match_rows(pattern, read_turtle(item[0], item[1]))
     table, mark = (as_table(item[0]), item[1:]) if isinstance(item, tuple) else (as_table(item), ())
     if set(TRIPLE) <= set(table.column_names):
-        table = match_rows(pattern, events(pattern, table))
+        table = match_rows(pattern, as_events(pattern, table))
     return (table, *mark) if mark else table
 
 
@@ -78,20 +79,18 @@ def _is_batch(value: Any) -> bool:
     return hasattr(value, "keys") or hasattr(value, "__arrow_c_stream__") or hasattr(value, "column_names")
 
 
-def events(pattern: Pattern, table: pa.Table) -> pa.Table:
-    """A table of triples as events: what has the same time belongs together."""
+def as_events(pattern: Pattern, table: pa.Table) -> pa.Table:
+    """Return a table of triples as events: triples of the same time belong together."""
     if pattern.time not in table.column_names:
-        there = ", ".join(table.column_names)
-        msg = (
-            f'the triples have no column {pattern.time!r}, but {there}: rename it, or write sb.parse(text, time="...")'
-        )
+        known = ", ".join(table.column_names)
+        msg = f'triples must have a column {pattern.time!r}, got {known}: write sb.parse(text, time="...")'
         raise SourceError(msg)
     time = table[pattern.time]
     return pa.table({**{name: table[name] for name in TRIPLE}, "event": time, "time": time})
 
 
-def turtle(time: Any, text: Any) -> pa.Table:
-    """The triples of a Turtle text (or of an rdflib graph), all at one time."""
+def read_turtle(time: Any, text: Any) -> pa.Table:
+    """Read the triples of a Turtle text (or of an rdflib graph), all at one time."""
     try:
         from rdflib import Graph, Literal, URIRef
     except ImportError as error:
@@ -106,40 +105,40 @@ def turtle(time: Any, text: Any) -> pa.Table:
             graph.parse(data=f"@prefix : <{HOME}> . {text}", format="turtle")
         except Exception as error:
             why = " ".join(str(error).split())[:200]
-            msg = f"the chunk at {time} is no Turtle: {why}"
+            msg = f"the chunk at {time} must be Turtle: {why}"
             raise SourceError(msg) from error
 
-    def written(term: Any) -> str:
+    def write(term: Any) -> str:
         if isinstance(term, Literal):
             kind = f"@{term.language}" if term.language else f"^^<{term.datatype}>" if term.datatype else ""
             return escape(str(term)) + kind
         return f"<{term}>" if isinstance(term, URIRef) else f"_:{term}"
 
-    found = sorted(tuple(written(term) for term in triple) for triple in graph)
+    found = sorted(tuple(write(term) for term in triple) for triple in graph)
     columns = {name: pa.array([t[at] for t in found], pa.string()) for at, name in enumerate(TRIPLE)}
     micros = pa.array([parse_instant(time, "time")] * len(found), pa.int64())
     return pa.table({**columns, "event": micros, "time": micros.cast(_MOMENT)})
 
 
-def quads(path: Path) -> pa.Table:
-    """The triples of an N-Quads file; each graph tells its time by prov:generatedAtTime in the default graph."""
+def read_nquads(path: Path) -> pa.Table:
+    """Read the triples of an N-Quads file; prov:generatedAtTime in the default graph has the time of each graph."""
     try:
         lines = pa.array(path.read_text(encoding="utf-8").split("\n"), pa.string())
     except (OSError, UnicodeDecodeError) as error:
         msg = f"source={str(path)!r} cannot be read: {error}"
         raise SourceError(msg) from None
     number = pa.array(np.arange(1, len(lines) + 1))
-    said = pc.invert(pc.match_substring_regex(lines, r"^\s*(#.*)?$"))
-    lines, number = lines.filter(said), number.filter(said)
+    used = pc.invert(pc.match_substring_regex(lines, r"^\s*(#.*)?$"))
+    lines, number = lines.filter(used), number.filter(used)
     found = pc.extract_regex(lines, _LINE)
     if found.null_count:
         at = pc.index(pc.is_null(found), value=True).as_py()
-        msg = f"{path.name}:{number[at]}: this is no N-Quad: write <subject> <predicate> <object> <graph> ."
+        msg = f"{path.name}:{number[at]}: this must be an N-Quad: write <subject> <predicate> <object> <graph> ."
         raise SourceError(msg)
     table = pa.Table.from_struct_array(found) if len(found) else pa.table({n: [] for n in (*TRIPLE, "graph")})
     table = table.append_column("line", number)
     for name in (*TRIPLE, "graph"):
-        table = table.set_column(table.column_names.index(name), name, _decoded(table[name].cast(pa.string())))
+        table = table.set_column(table.column_names.index(name), name, _decode(table[name].cast(pa.string())))
     here = pc.not_equal(table["graph"], "")
     times = table.filter(pc.and_(pc.invert(here), pc.equal(table["predicate"], f"<{PROV}>")))
     triples = table.filter(here)
@@ -147,17 +146,16 @@ def quads(path: Path) -> pa.Table:
     if where.null_count:
         at = pc.index(pc.is_null(where), value=True).as_py()
         graph, line = triples["graph"][at], triples["line"][at]
-        msg = f'{path.name}:{line}: graph {graph} has no time: add {graph} <{PROV}> "2024-01-01T00:00:00Z" .'
+        msg = f'{path.name}:{line}: graph {graph} must have a time: add {graph} <{PROV}> "2024-01-01T00:00:00Z" .'
         raise SourceError(msg)
     moments = _moments(times["object"], path.name).take(where)
     return pa.table({**{name: triples[name] for name in TRIPLE}, "event": triples["graph"], "time": moments})
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    r"""Without \u escapes."""
+def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    r"""Return texts without \u escapes."""
     if not pc.any(pc.match_substring_regex(column, r"\\u|\\U")).as_py():
         return column
-    import re
 
     def plain(text: str) -> str:
         return re.sub(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})", lambda m: chr(int(m[1] or m[2], 16)), text)
@@ -166,7 +164,7 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _moments(column: pa.ChunkedArray, file: str) -> pa.ChunkedArray:
-    """Literals of xsd:dateTime as times; without a zone they are UTC."""
+    """Return literals of xsd:dateTime as times; without a zone they are UTC."""
     found = pc.replace_substring_regex(column, r'^"([^"]*)".*$', r"\1")
     zoned = pc.match_substring_regex(found, r"(Z|[+-]\d\d:\d\d)$")
     found = pc.if_else(zoned, found, pc.binary_join_element_wise(found, "Z", ""))

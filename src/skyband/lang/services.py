@@ -12,6 +12,7 @@ from skyband.lang.env_template import EnvTemplate
 from skyband.lang.job import Service
 from skyband.query import Calls, Join, Refresh
 from skyband.query.join import PARTS
+from skyband.query.validation import check_known, invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,13 +60,9 @@ def build_join(remote: Remote, services: Mapping[str, Any]) -> Join:
 
 def _service(name: str, given: Any) -> Service:
     if not isinstance(given, Mapping):
-        what = "an address, a table or a mapping"
-        msg = f"services[{name!r}] must be {what}, got {type(given).__name__}: write {{'kind': ..., 'url': ...}}"
-        raise QueryError(msg)
-    for field in given:
-        if field not in SERVICE_FIELDS:
-            msg = f"services.{name} has no field {field!r}: {nearest(str(field), SERVICE_FIELDS)}"
-            raise QueryError(msg)
+        example = "{'kind': ..., 'url': ...}"
+        raise invalid(f"services[{name!r}]", "be an address, a table or a mapping", type(given).__name__, example)
+    check_known(f"services.{name}", given, SERVICE_FIELDS)
     values = {"kind": "sparql", **given}
     values |= {field: EnvTemplate(str(values[field])) for field in ("url", "path") if field in values}
     values["options"] = tuple((option, EnvTemplate(str(value))) for option, value in given.get("options", {}).items())
@@ -80,8 +77,7 @@ def _service(name: str, given: Any) -> Service:
 def join_options(given: Mapping[str, Any], path: str = "join") -> Options:
     """Return plain values of a join by field; keys of a former version are moved, with a warning."""
     if not isinstance(given, Mapping):
-        msg = f"{path} must be a mapping, got {given!r}"
-        raise QueryError(msg)
+        raise invalid(path, "be a mapping", given)
     found: dict[str, Any] = {}
     for name, value in given.items():
         part = PARTS.get(name)
@@ -106,14 +102,9 @@ def _keywords(*options: Options) -> dict[str, Any]:
         elif isinstance(value, Mapping):
             parts[name] |= value
         else:
-            msg = f"join.{name} must be a mapping, got {value!r}"
-            raise QueryError(msg)
+            raise invalid(f"join.{name}", "be a mapping", value)
     for name, make in (("refresh", Refresh), ("calls", Calls)):
-        known = [field.name for field in fields(make)]
-        for field in parts[name]:
-            if field not in known:
-                msg = f"join.{name} has no field {field!r}: {nearest(field, known)}"
-                raise QueryError(msg)
+        check_known(f"join.{name}", parts[name], [field.name for field in fields(make)])
         found[name] = make(**parts[name])
     return found
 
@@ -122,10 +113,7 @@ def _table(name: str, service: Service, remote: Remote) -> Any:
     """Make the table, which calls nothing yet; it fills in `${NAME}` itself when it does."""
     options: dict[str, Any] = {option: value.text for option, value in service.options}
     headers = {o.removeprefix("header."): options.pop(o) for o in list(options) if o.startswith("header.")}
-    for option in options:
-        if option not in _OPTIONS[service.kind]:
-            msg = f"services.{name} has no option {option!r}: {nearest(option, _OPTIONS[service.kind])}"
-            raise QueryError(msg)
+    check_known(f"services.{name}.options", options, _OPTIONS[service.kind])
     url, key = str(service.url), options.pop("key", remote.on)
     if service.kind == "sparql":
         return _sparql(name, url, options, remote)
@@ -152,9 +140,9 @@ def _table(name: str, service: Service, remote: Remote) -> Any:
 def _sparql(name: str, url: str, options: dict[str, str], remote: Remote) -> Any:
     from skyband.tables import Sparql
 
-    if {column for column, _ in remote.properties} != set(remote.columns):
-        msg = f"services.{name} is a SPARQL endpoint, where a column is a property: write columns: {{name: iri}}"
-        raise QueryError(msg)
+    if dict(remote.properties).keys() != set(remote.columns):
+        must = f"have IRIs, which the SPARQL endpoint {name} knows them by"
+        raise invalid("columns", must, list(remote.columns), "columns: {name: iri}")
     optional = options.pop("optional", "false").lower() == "true"
     return Sparql(url, remote.on, dict(remote.properties), optional=optional, **options)
 

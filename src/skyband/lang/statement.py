@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.errors import QueryError, SchemaError, nearest
 from skyband.query import Sliding
 from skyband.query.points import Distance, Weighted
+from skyband.query.validation import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from skyband.lang.triples import Pattern
     from skyband.query import TopK
+
+NAMED_SERVICE = "have the name of its service to be written as text, as the statement of sb.parse has"
 
 
 @dataclass(frozen=True)
@@ -123,18 +126,14 @@ class Statement:
         """Return the window if the query can be written; `only` has fields with the one value they may have."""
         query = self.query
         if callable(query.by):
-            msg = f"by must be an expression to be written in {language}, got a Python function"
-            raise QueryError(msg)
+            raise invalid("by", f"be an expression to be written in {language}", query.by)
         if isinstance(query.by, Distance | Weighted):
-            msg = f"by must be an expression to be written in {language}, got {query.by.text}: use sb.to_yaml"
-            raise QueryError(msg)
+            raise invalid("by", f"be an expression to be written in {language} (sb.to_yaml writes it)", query.by.text)
         window = query.window
         if not isinstance(window, Sliding) or window.kind == "row":
-            msg = f"window must slide in time to be written in {language}, got {window!r}: use sb.to_yaml"
-            raise QueryError(msg)
+            raise invalid("window", f"slide in time to be written in {language} (sb.to_yaml writes it)", window)
         for field, value in {"emit": "answers", "prefix": "", "unit": None, "version": None, **only}.items():
             given = getattr(window if field == "closed" else query, field)
             if given != value:
-                msg = f"{field} must be {value!r} to be written in {language}, got {given!r}: use sb.to_yaml"
-                raise QueryError(msg)
+                raise invalid(field, f"be {value!r} to be written in {language} (sb.to_yaml writes it)", given)
         return window

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from skyband.errors import ParseError, QueryError, nearest
+from skyband.errors import ParseError, nearest
 from skyband.lang.env_template import EnvTemplate, Settings
-from skyband.lang.position import Position
+from skyband.lang.position import Position, errors_at
 from skyband.query.duration import parse_duration, spell_duration
 from skyband.query.expression import check_unicode
 from skyband.query.validation import parse_integer
@@ -99,10 +99,8 @@ class YamlNode:
         """Return an integer."""
         if not isinstance(self.value, str) or not self.plain or not _INTEGER.fullmatch(self.value):
             raise self.wrong(expected)
-        try:
+        with errors_at(self.position.error):
             return parse_integer(self.path, self.value)
-        except QueryError as error:
-            raise self.position.error(error) from None
 
     def flag(self) -> bool:
         """Return true or false."""
@@ -133,12 +131,8 @@ class YamlNode:
 
     def duration(self) -> str:
         """Return a duration in words that Spark reads too."""
-        try:
+        with errors_at(self.position.error):
             return spell_duration(parse_duration(self.text('a duration such as "10 seconds"'), self.path, least=0))
-        except ParseError:
-            raise
-        except QueryError as error:
-            raise self.position.error(error) from None
 
 
 def read_yaml(text: str, start: Position | None = None) -> YamlNode:
@@ -223,8 +217,6 @@ def _node(node: Any, start: Position, path: str, lines: list[str]) -> YamlNode:
 
 
 def _checked(text: str, position: Position) -> str:
-    try:
+    with errors_at(position.error):
         check_unicode("text", text)
-    except QueryError as error:
-        raise position.error(error) from None
     return text

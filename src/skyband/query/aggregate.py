@@ -101,7 +101,7 @@ def parse_aggregate(name: str, text: object) -> Aggregate:
     try:
         return Aggregate(name, function, parse(argument))
     except QueryError as error:
-        msg = str(error).replace("by=", f"{field}=", 1)
+        msg = f"{field}{str(error).removeprefix('by')}"
         raise QueryError(msg) from None
 
 

@@ -14,7 +14,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
-from skyband.query.trees import parsed, shown
+from skyband.query.trees import parse_sql
+from skyband.query.validation import invalid, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 Tree = tuple[Any, ...]
 """("column", name), ("number", x), ("text", s), ("null",), or (operation, *trees).
 
-A chain of + and - is one operation, so that its length is no depth: ("sum", a, "+", b, "-", c), from left to right;
-a chain of *, / and % is ("product", ...) likewise. "and", "or" and "in" take any number of trees.
+A chain of + and - is one operation, so that its length is not its depth: ("sum", a, "+", b, "-", c), from left to
+right; a chain of *, / and % is ("product", ...) likewise. "and", "or" and "in" take any number of trees.
 """
 
 CHAINS = {"sum": {"Add": "+", "Sub": "-"}, "product": {"Mul": "*", "Div": "/", "Mod": "%"}}
@@ -72,9 +73,9 @@ class Expression:
         return self.text
 
 
-@lru_cache(maxsize=4096)  # a service is asked for texts without end
+@lru_cache(maxsize=4096)  # a service receives new texts for as long as it runs
 def parse(text: str) -> Expression:
-    """The expression in `text`, or an error that says what is wrong with it.
+    """Parse a score expression.
 
     Examples
     --------
@@ -87,34 +88,30 @@ def parse(text: str) -> Expression:
 
     check_unicode("by", text)
     try:
-        found = parsed(text)
+        found = parse_sql(text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         reason = str(error).split("\n")[0] or type(error).__name__
-        msg = f'by={shown(text)} cannot be read: {_plain(reason)}. Write an expression such as "price * volume"'
-        raise QueryError(msg) from None
+        raise invalid("by", f"be an expression such as price * volume ({_plain(reason)})", text) from None
     except QueryError as error:
-        msg = f"by={shown(text)}: {error}"
+        msg = f"by={shorten(text)}: {error}"
         raise QueryError(msg) from None
     if len(found) != 1 or found[0] is None:
-        why = "is empty" if not any(found) else "holds more than one expression"
-        msg = f'by={shown(text)} {why}: write one, such as "price * volume"'
-        raise QueryError(msg)
+        raise invalid("by", "be one expression such as price * volume", text)
     return read(found[0], text)
 
 
 def read(node: Expr, text: str) -> Expression:
     """Translate the node that sqlglot made of `text`."""
-    columns: dict[str, None] = {}
-    tree = _Reader(text, columns).read(node)
+    reader = _Reader(text)
+    tree = reader.read(node)
     if tree[0] in YES_NO or tree[0] == "text":
-        msg = f"by={shown(text)} is no number: write one, such as CASE WHEN {text[:200]} THEN 1 ELSE 0 END"
-        raise QueryError(msg)
-    return Expression(text.strip(), tree, tuple(columns))
+        raise invalid("by", "be a number", text, f"CASE WHEN {text[:200]} THEN 1 ELSE 0 END")
+    return Expression(text.strip(), tree, tuple(reader.columns))
 
 
 def condition(node: Expr, text: str) -> Tree:
     """Translate a condition that sqlglot found in `text`."""
-    return _Reader(text, {}).truth(node)
+    return _Reader(text).truth(node)
 
 
 def check_unicode(field: str, text: str) -> None:
@@ -123,12 +120,11 @@ def check_unicode(field: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         half = f"{text[error.start]!r}, half of a surrogate pair"
-        msg = f"{field}={shown(text)} must be Unicode text, got {half}: remove it"
-        raise QueryError(msg) from None
+        raise invalid(field, f"be Unicode text without {half}", text) from None
 
 
 def _plain(reason: str) -> str:
-    """What sqlglot said, without its terminal colours and the names of its classes."""
+    """Return an error of sqlglot without terminal colours and names of classes."""
     signs = {**CHAINS["sum"], **CHAINS["product"], **COMPARE, **LOGIC, "Neg": "-", "Not": "not"}
     missing = re.match(r"Required keyword: .* missing for <class '.*\.(\w+)'>(.*)", reason)
     if missing:
@@ -137,7 +133,6 @@ def _plain(reason: str) -> str:
 
 
 def _sql(node: Expr) -> str:
-    """A part of a text in a message."""
     try:
         return node.sql()[:200]
     except RecursionError:
@@ -145,18 +140,20 @@ def _sql(node: Expr) -> str:
 
 
 class _Reader:
-    """Translates sqlglot's nodes into ours; whatever it does not know it refuses."""
+    """Translates sqlglot's nodes; a method `_kind` reads a node of that kind, and unknown nodes are refused."""
 
-    def __init__(self, text: str, columns: dict[str, None]) -> None:
-        self.shown = shown(text)
-        self.columns = columns
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.columns: dict[str, None] = {}
         self.depth = 0
+
+    def error(self, message: str) -> QueryError:
+        return QueryError(f"by={shorten(self.text)}: {message}")
 
     def read(self, node: Expr) -> Tree:
         self.depth += 1
         if self.depth > _DEPTH:  # of signs that need no brackets: x::int::int, a = b = c
-            msg = f"by={self.shown}: operations must be nested at most {_DEPTH} deep: write it with fewer"
-            raise QueryError(msg)
+            raise self.error(f"operations must be nested at most {_DEPTH} deep: write fewer")
         found = self.translate(node)
         self.depth -= 1
         return found
@@ -185,7 +182,7 @@ class _Reader:
         raise self.refuse(node)
 
     def chain(self, node: Expr, kind: str) -> Tree:
-        """Read a + b - c as one operation; brackets around its beginning change nothing."""
+        """Read a + b - c as one operation; brackets around its beginning make no difference."""
         signs = CHAINS[kind]
         rest: list[tuple[str, Expr]] = []
         while True:
@@ -199,7 +196,7 @@ class _Reader:
         return (kind, first, *(part for sign, other in reversed(rest) for part in (sign, self.number(other))))
 
     def logic(self, node: Expr) -> Tree:
-        """Read a AND b AND c; brackets change nothing."""
+        """Read a AND b AND c; brackets make no difference."""
         kind, rest = type(node).__name__, []
         while type(node).__name__ == kind:
             rest.append(node.expression)
@@ -215,8 +212,7 @@ class _Reader:
 
     def checked_number(self, tree: Tree, node: Expr) -> Tree:
         if tree[0] in YES_NO or tree[0] == "text":
-            msg = f"by={self.shown}: {_sql(node)} is no number: compare it, or use CASE WHEN ... THEN ... END"
-            raise QueryError(msg)
+            raise self.error(f"{_sql(node)} must be a number: compare it, or use CASE WHEN ... THEN ... END")
         return tree
 
     def truth(self, node: Expr) -> Tree:
@@ -224,21 +220,18 @@ class _Reader:
         if tree[0] == "column":
             return ("flag", tree[1])
         if tree[0] not in YES_NO:
-            msg = f"by={self.shown}: {_sql(node)} is neither true nor false: compare it with something"
-            raise QueryError(msg)
+            raise self.error(f"{_sql(node)} must be a condition: compare it with something")
         return tree
 
     def refuse(self, node: Expr, what: str | None = None) -> QueryError:
         what = what or (str(node.name) if type(node).__name__ == "Anonymous" else type(node).__name__)
-        msg = f"by={self.shown}: {what.upper()} is not allowed in a score; what is: {_ALLOWED}"
-        return QueryError(msg)
+        return self.error(f"{what.upper()} is not allowed in a score; allowed: {_ALLOWED}")
 
     def compare(self, operation: str, left: Expr, right: Expr) -> Tree:
         a, b = self.read(left), self.read(right)
         if "text" in (a[0], b[0]):
             if operation not in ("=", "<>") or {a[0], b[0]} - {"text", "column"}:
-                msg = f"by={self.shown}: a text can only be compared with a column, by = or <>"
-                raise QueryError(msg)
+                raise self.error("a text must be compared with a column, by = or <>")
             return (operation, *(("raw", t[1]) if t[0] == "column" else t for t in (a, b)))
         return (operation, self.checked_number(a, left), self.checked_number(b, right))
 
@@ -257,11 +250,9 @@ class _Reader:
         try:
             value = float(node.this)
         except ValueError:  # sqlglot takes 1e300. for a number
-            msg = f"by={self.shown}: {str(node.this)[:50]} is no number: write it as 1.5 or 1.5e3"
-            raise QueryError(msg) from None
+            raise self.error(f"{str(node.this)[:50]} must be a number: write it as 1.5 or 1.5e3") from None
         if not isfinite(value):
-            msg = f"by={self.shown}: {str(node.this)[:50]} is too large for a double: write a smaller number"
-            raise QueryError(msg)
+            raise self.error(f"{str(node.this)[:50]} must fit into a double: write a smaller number")
         return ("number", value)
 
     def _null(self, _: Expr) -> Tree:
@@ -290,15 +281,14 @@ class _Reader:
             _, value, other = self.compare("=", node.this, choice)
             sides[value[0]] = value
             found.setdefault(value[0], []).append(other)
-        ways = [("in", sides[kind], *others) for kind, others in found.items()]
-        return ways[0] if len(ways) == 1 else ("or", *ways)
+        parts = [("in", sides[kind], *others) for kind, others in found.items()]
+        return parts[0] if len(parts) == 1 else ("or", *parts)
 
     def _cast(self, node: Expr) -> Tree:
         to = node.args["to"].this
         kind = to.name if hasattr(to, "name") else str(to)
         if kind not in WHOLE | REAL:
-            msg = f"by={self.shown}: a score is a number, so CAST AS {kind} is not allowed; cast to INT or DOUBLE"
-            raise QueryError(msg)
+            raise self.error(f"CAST AS {kind} must be to a number: write INT or DOUBLE")
         tree = self.read(node.this)
         inner = ("raw", tree[1]) if tree[0] == "column" else tree
         return ("whole" if kind in WHOLE else "real", inner)
@@ -313,8 +303,7 @@ class _Reader:
         negative = tree[0] == "neg"
         value = tree[1][1] if negative else tree[1] if tree[0] == "number" else None
         if not isinstance(value, float) or not value.is_integer() or value > _DIGITS:
-            msg = f"by={self.shown}: round takes a whole number of digits up to {_DIGITS}, such as round(price, 2)"
-            raise QueryError(msg)
+            raise self.error(f"round must have a whole number of digits up to {_DIGITS}: write round(price, 2)")
         return ("round", self.number(node.this), -int(value) if negative else int(value))
 
     def _case(self, node: Expr) -> Tree:
@@ -342,6 +331,5 @@ class _Reader:
             node = node.this  # sqlglot wraps the argument of year() and its like; a day is the same in a date
         tree = self.read(node)
         if part not in PARTS or tree[0] != "column":
-            msg = f"by={self.shown}: the parts of a time are {', '.join(PARTS)}, each of a column"
-            raise QueryError(msg)
+            raise self.error(f"a part of a time must be {', '.join(PARTS)} of a column")
         return ("part", part, ("raw", tree[1]))

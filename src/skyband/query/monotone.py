@@ -1,4 +1,4 @@
-"""Which way a score moves with a column, as far as the expression tells."""
+"""How a score depends on a column, as far as its expression shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STRICT = {*_RISING, "neg", "abs", "power", "sum", "product"}
 
 
 def direction(tree: Tree, column: str) -> int | None:
-    """1 if the score never falls as `column` grows, -1 if it never rises, 0 if it does not use it; None: unknown.
+    """Return 1 if the score never falls as `column` grows, -1 if it never rises, 0 if it is unused, None if unknown.
 
     Examples
     --------
@@ -33,55 +33,55 @@ def direction(tree: Tree, column: str) -> int | None:
     if operation in _RISING:
         return inner[0]
     if operation == "neg":
-        return _turned(inner[0])
+        return _reverse(inner[0])
     if operation in ("least", "greatest"):
-        return _agreed(inner)
+        return _common(inner)
     if operation == "sum":
         signs = zip(parts[1::2], inner[1:], strict=True)
-        return _agreed([inner[0], *(_turned(way) if sign == "-" else way for sign, way in signs)])
-    return _scaled(parts, inner) if operation == "product" else None
+        return _common([inner[0], *(_reverse(d) if sign == "-" else d for sign, d in signs)])
+    return _product_direction(parts, inner) if operation == "product" else None
 
 
-def _scaled(parts: list[Any], inner: list[int | None]) -> int | None:
-    """A product moves with its one factor that is no number, as long as it divides by numbers only."""
+def _product_direction(parts: list[Any], inner: list[int | None]) -> int | None:
+    """Return the direction of a product with one factor that is not a number, if it divides by numbers only."""
     factors, signs = parts[::2], ["*", *parts[1::2]]
     others = [at for at, factor in enumerate(factors) if factor[0] != "number"]
     if "%" in signs or len(others) != 1 or signs[others[0]] == "/":
         return None
-    way = inner[others[0]]
+    found = inner[others[0]]
     for factor in factors:
-        way = _turned(way) if factor[0] == "number" and factor[1] < 0 else way
-    return way
+        found = _reverse(found) if factor[0] == "number" and factor[1] < 0 else found
+    return found
 
 
-def strict(tree: Tree, column: str) -> bool:
-    """Whether there is no score without a value in `column`.
+def is_required(tree: Tree, column: str) -> bool:
+    """Return whether there is a score only with a value in `column`.
 
     Examples
     --------
     >>> from skyband.query.expression import parse
-    >>> [strict(parse(text).tree, "a") for text in ("a + b", "least(a, b)", "CASE WHEN b > 0 THEN a END")]
+    >>> [is_required(parse(text).tree, "a") for text in ("a + b", "least(a, b)", "CASE WHEN b > 0 THEN a END")]
     [True, False, True]
     """
     operation, *parts = tree
     if operation in ("column", "raw"):
         return bool(parts[0] == column)
-    inner = [strict(part, column) for part in parts if isinstance(part, tuple)]
+    inner = [is_required(part, column) for part in parts if isinstance(part, tuple)]
     if operation in ("least", "greatest"):
         return all(inner)
     if operation in _STRICT:
         return any(inner)
-    filtered, _ = unfiltered(tree)
-    return filtered is not tree and strict(filtered, column)
+    filtered, _ = split_filters(tree)
+    return filtered is not tree and is_required(filtered, column)
 
 
-def unfiltered(tree: Tree) -> tuple[Tree, list[Tree]]:
-    """The score of the rows that conditions let through, and these conditions.
+def split_filters(tree: Tree) -> tuple[Tree, list[Tree]]:
+    """Return the score of rows that pass the conditions of its CASE WHEN, and these conditions.
 
     Examples
     --------
     >>> from skyband.query.expression import parse
-    >>> unfiltered(parse("CASE WHEN b > 0 THEN a END").tree)
+    >>> split_filters(parse("CASE WHEN b > 0 THEN a END").tree)
     (('column', 'a'), [('>', ('column', 'b'), ('number', 0.0))])
     """
     conditions = []
@@ -91,12 +91,12 @@ def unfiltered(tree: Tree) -> tuple[Tree, list[Tree]]:
     return tree, conditions
 
 
-def _turned(way: int | None) -> int | None:
-    return None if way is None else -way
+def _reverse(direction: int | None) -> int | None:
+    return None if direction is None else -direction
 
 
-def _agreed(ways: list[int | None]) -> int | None:
-    if None in ways:
+def _common(directions: list[int | None]) -> int | None:
+    if None in directions:
         return None
-    signs = {way for way in ways if way}
+    signs = {d for d in directions if d}
     return (signs.pop() if signs else 0) if len(signs) <= 1 else None

@@ -1,4 +1,4 @@
-"""SQL texts as sqlglot's trees: what is wrong with a text is told by our own errors, never on sqlglot's log."""
+"""SQL texts as sqlglot's tokens and trees, within limits of size and depth; errors are raised, not logged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READING: ContextVar[bool] = ContextVar("reading", default=False)
 
 
 def dialect() -> Dialect:
-    """Return the SQL of Spark, in which a quote may also be doubled within a text, as the standard says.
+    """Return Spark's SQL, in which a quote may also be doubled within a text, as the standard has it.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def _dialect_class() -> type[Dialect]:
 
     class Skyband(Spark):
         class Tokenizer(Spark.Tokenizer):
-            STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - sqlglot's way: the first is the one that it writes
+            STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - as sqlglot expects it: the first is the one that it writes
 
     return Skyband
 
@@ -88,7 +88,7 @@ def column_names(ddl: str) -> tuple[str, ...] | None:
     from sqlglot.errors import SqlglotError
 
     try:
-        [tree] = parsed(f"CREATE TABLE t ({ddl})")
+        [tree] = parse_sql(f"CREATE TABLE t ({ddl})")
         found = tree.this.expressions  # type: ignore[union-attr]
     except (SqlglotError, QueryError, AttributeError, RecursionError, ValueError):  # no table, or not one alone
         return None
@@ -96,23 +96,23 @@ def column_names(ddl: str) -> tuple[str, ...] | None:
     return tuple(column.name for column in found) if found and typed else None
 
 
-def parsed(text: str) -> list[Expr | None]:
-    """Parse the statements or expressions in `text`; what is no SQL raises sqlglot's own error.
+def parse_sql(text: str) -> list[Expr | None]:
+    """Parse the statements or expressions in `text`; sqlglot's own errors are raised.
 
     Examples
     --------
-    >>> [tree.sql() for tree in parsed("a + b; c")]
+    >>> [tree.sql() for tree in parse_sql("a + b; c")]
     ['a + b', 'c']
     """
-    tokens = tokenized(text)
+    tokens = tokenize_sql(text)
     try:
-        return _parsed(tokens, text)
-    except RecursionError:  # whether a text can be read must not depend on how deep its reader is called
+        return _parse(tokens, text)
+    except RecursionError:  # whether a text can be parsed must not depend on the depth of the caller's stack
         with ThreadPoolExecutor(1) as fresh:
-            return fresh.submit(_parsed, tokens, text).result()
+            return fresh.submit(_parse, tokens, text).result()
 
 
-def tokenized(text: str) -> list[Any]:
+def tokenize_sql(text: str) -> list[Any]:
     """Cut a text into sqlglot's tokens.
 
     Raises QueryError if there are too many or they are nested too deeply.
@@ -141,7 +141,7 @@ def _deepest(tokens: Sequence[Any]) -> int:
     return deepest
 
 
-def _parsed(tokens: list[Any], text: str) -> list[Expr | None]:
+def _parse(tokens: list[Any], text: str) -> list[Expr | None]:
     log = logging.getLogger("sqlglot")
     if _silent not in log.filters:
         log.addFilter(_silent)
@@ -153,17 +153,6 @@ def _parsed(tokens: list[Any], text: str) -> list[Expr | None]:
 
 
 def _silent(record: logging.LogRecord) -> bool:
-    """Whether it may be logged: what others ask of sqlglot may, what we ask may not."""
+    """Suppress what sqlglot logs while we parse; others may still want its log."""
     del record
     return not _READING.get()
-
-
-def shown(text: str) -> str:
-    """Quote a text for a message, cut where it is long.
-
-    Examples
-    --------
-    >>> shown("a + b"), len(shown("a + " * 1000))
-    ("'a + b'", 205)
-    """
-    return repr(text) if len(text) <= 200 else f"{text[:200]!r}..."

@@ -14,11 +14,25 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from skyband.errors import QueryError
+from skyband.errors import QueryError, nearest
 
 _Choice = TypeVar("_Choice", bound=str)
 _SHOWN = 200  # characters of a value in a message
 _DIGITS = 400  # more than any field can have
+
+
+def shorten(value: object) -> str:
+    """Quote a value for a message, cut where it is long.
+
+    Examples
+    --------
+    >>> shorten("a + b"), len(shorten("a + " * 1000))
+    ("'a + b'", 205)
+    """
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}..."
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
 def invalid(field: str, must: str, value: object, write: str = "") -> QueryError:
@@ -31,9 +45,7 @@ def invalid(field: str, must: str, value: object, write: str = "") -> QueryError
         ...
     skyband.errors.QueryError: window must be a window, got 7: write sb.Counting(1000)
     """
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-    return QueryError(f"{field} must {must}, got {shown}" + (f": write {write}" if write else ""))
+    return QueryError(f"{field} must {must}, got {shorten(value)}" + (f": write {write}" if write else ""))
 
 
 def check_integer(field: str, value: object, low: int, high: int) -> int:
@@ -137,6 +149,23 @@ def check_text(field: str, value: object, *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value or empty):
         raise invalid(field, "be a text" if empty else "be a non-empty text", value)
     return value
+
+
+def check_known(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise if one of `names` is not a field or option that `owner` has.
+
+    Examples
+    --------
+    >>> check_known("join.refresh", ["bugdet"], ["policy", "budget"])
+    Traceback (most recent call last):
+        ...
+    skyband.errors.QueryError: join.refresh has no field 'bugdet': did you mean budget? There are: policy, budget
+    """
+    fields = list(known)
+    for name in names:
+        if name not in fields:
+            msg = f"{owner} has no field {name!r}: {nearest(str(name), fields)}"
+            raise QueryError(msg)
 
 
 def check_names(field: str, value: Any, *, required: bool = False) -> tuple[str, ...]:

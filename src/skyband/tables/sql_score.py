@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.elements import Grouping
 
 from skyband.errors import SchemaError, nearest
-from skyband.query.trees import shown
+from skyband.query.validation import shorten
 
 if TYPE_CHECKING:
     from skyband.query.expression import Expression, Tree
@@ -128,7 +128,7 @@ class _Writer:
         return self.sizes[tree]
 
     def unsuitable(self, why: str) -> UnsuitableError:
-        return UnsuitableError(f"by={shown(self.by.text)} {why} for {self.dialect}")
+        return UnsuitableError(f"by={shorten(self.by.text)} {why} for {self.dialect}")
 
     def chain(self, parts: list[Any]) -> Any:
         """Write a + b - c from left to right. Only a divisor is checked: a finite number by infinity is zero."""
@@ -154,7 +154,7 @@ class _Writer:
     def find(self, name: str) -> Any:
         if name not in self.columns:
             there = nearest(name, self.columns.keys())
-            msg = f"by={shown(self.by.text)} uses column {name!r}, which the table does not have: {there}"
+            msg = f"by={shorten(self.by.text)} uses column {name!r}, which the table does not have: {there}"
             raise SchemaError(msg)
         return self.columns[name]
 
@@ -164,21 +164,23 @@ class _Writer:
         if isinstance(column.type, sa.Uuid):
             return sa.cast(column, sa.Text)
         if not isinstance(column.type, (sa.String, sa.types.NullType)):
-            msg = f"by={shown(self.by.text)}: column {name!r} must be text to be compared with text, got {column.type}"
+            msg = (
+                f"by={shorten(self.by.text)}: column {name!r} must be text to be compared with text, got {column.type}"
+            )
             raise SchemaError(msg)
         return sa.collate(column, "BINARY") if self.dialect == "sqlite" else column  # the column may be declared NOCASE
 
     def _flag(self, name: str) -> Any:
         column = self.find(name)
         if not isinstance(column.type, sa.Boolean):
-            msg = f"by={shown(self.by.text)}: column {name!r} must be BOOLEAN to be a condition, got {column.type}"
+            msg = f"by={shorten(self.by.text)}: column {name!r} must be BOOLEAN to be a condition, got {column.type}"
             raise SchemaError(msg)
         return column
 
     def _column(self, name: str) -> Any:
         column = self.find(name)
         if isinstance(column.type, (sa.String, sa.DateTime, sa.Date, sa.Time, sa.LargeBinary)):
-            msg = f"by={shown(self.by.text)} uses column {name!r}, which must be a number, got {column.type}"
+            msg = f"by={shorten(self.by.text)} uses column {name!r}, which must be a number, got {column.type}"
             raise SchemaError(msg)
         if isinstance(column.type, sa.Boolean):
             return sa.case((column, _number(1.0)), (sa.not_(column), _number(0.0)))
@@ -299,7 +301,7 @@ class _Writer:
     def _part(self, name: str, raw: Tree) -> Any:
         column = self.find(raw[1])
         if not isinstance(column.type, (sa.DateTime, sa.Date)):
-            msg = f"by={shown(self.by.text)}: {raw[1]!r} must be a time in {name}({raw[1]}), got {column.type}"
+            msg = f"by={shorten(self.by.text)}: {raw[1]!r} must be a time in {name}({raw[1]}), got {column.type}"
             raise SchemaError(msg)
         if self.dialect == "sqlite":
             if name not in _SQLITE_PARTS:

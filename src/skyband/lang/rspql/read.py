@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import ParseError, QueryError, nearest
+from skyband.errors import nearest
+from skyband.lang.position import errors_at
 from skyband.lang.rspql.expression import ExpressionReader, Function
 from skyband.lang.rspql.grammar import Terms, parse_tree, subtrees
 from skyband.lang.statement import Remote, Statement
 from skyband.lang.triples import Pattern, Star, Term
 from skyband.query import RESERVED, Sliding, TopK
 from skyband.query.expression import Expression, parse
-from skyband.query.validation import parse_integer
+from skyband.query.validation import invalid, parse_integer
 
 if TYPE_CHECKING:
     from datetime import date, timedelta
@@ -53,8 +55,7 @@ def _functions(given: Mapping[str, str]) -> dict[str, Function]:
         parts = _SIGNATURE.fullmatch(signature)
         names = [name.strip() for name in parts[2].split(",")] if parts else []
         if parts is None or not all(name.isidentifier() for name in names):
-            msg = f'functions must be named with their arguments, got {signature!r}: write {{"F(m, f)": "m + f"}}'
-            raise QueryError(msg)
+            raise invalid("functions", "be named with their arguments", signature, '{"F(m, f)": "m + f"}')
         parse(body)
         found[parts[1]] = tuple(names), body
     return found
@@ -196,13 +197,12 @@ class _Reader:
         for name, node in self.expressions.seen.items():
             self.check_variable(name, node)
         given: dict[str, Any] = {"k": self.limit(tree, clauses), "name": self.name(clauses), "ascending": ascending}
-        try:
+        with self.errors_at(tree):
             query = TopK(by=by, window=window, time=pattern.time, **given)
-        except ParseError:
-            raise
-        except QueryError as error:
-            raise self.refuse(tree, error) from None
         return Statement(query, stream, self.columns(items, score), pattern, remote, label)
+
+    def errors_at(self, node: Any) -> AbstractContextManager[None]:
+        return errors_at(lambda error: self.refuse(node, error))
 
     def check_variable(self, name: str, node: Any) -> None:
         if name not in self.variables:
@@ -217,10 +217,8 @@ class _Reader:
         label, stream, span = subtrees(sources[0])
         lengths = [child for child in span.children if child.type == "DURATION"]
         size, slide = _duration(str(lengths[0])), _duration(str(lengths[-1]))
-        try:
+        with self.errors_at(lengths[-1]):
             window = Sliding(size, slide, origin=self.origin, closed="right")
-        except QueryError as error:
-            raise self.refuse(lengths[-1], error) from None
         return window, self.terms.label(stream), self.terms.label(label)
 
     def patterns(self, where: Group, label: str, node: Any) -> tuple[Group, Pattern, Remote | None]:
@@ -310,10 +308,8 @@ class _Reader:
 
     def score(self, score: str, conditions: list[str]) -> Expression:
         """Return the score, or NULL, which is never ranked, for rows that a FILTER leaves out."""
-        try:
+        with errors_at(self.start.error):
             return parse(f"CASE WHEN {' AND '.join(conditions)} THEN {score} END" if conditions else score)
-        except QueryError as error:
-            raise self.start.error(error) from None
 
     def typed(self, pattern: Pattern, tree: Any) -> Pattern:
         """Return the pattern with its numbers marked, and a time column that no variable has the name of."""
@@ -331,10 +327,8 @@ class _Reader:
         if "limit" not in clauses:
             raise self.end(tree).error("there must be a limit: write LIMIT 10")
         number = clauses["limit"][0].children[1]
-        try:
+        with self.errors_at(number):
             return parse_integer("k", str(number))
-        except QueryError as error:
-            raise self.refuse(number, error) from None
 
     def name(self, clauses: dict[str, list[Any]]) -> str | None:
         for node in clauses.get("register", ()):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
 from skyband.lang.rspql.grammar import FUNCTIONS, HOME, XSD
-from skyband.lang.statement import Remote, Statement
+from skyband.lang.statement import NAMED_SERVICE, Remote, Statement
 from skyband.lang.triples import Pattern, Star, Term, escape
 from skyband.query.duration import format_duration
 from skyband.query.expression import Expression
-from skyband.query.monotone import unfiltered
+from skyband.query.monotone import split_filters
+from skyband.query.validation import invalid
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -55,7 +56,7 @@ def to_rspql(query: TopK | Statement) -> str:
     topk = asked.query
     window = _check(asked)
     assert isinstance(topk.by, Expression)
-    tree, conditions = unfiltered(topk.by.tree)
+    tree, conditions = split_filters(topk.by.tree)
     score = to_sparql(tree)
     label = _label(asked.window or "W")
     size, slide, _ = map(_duration, window.lengths.values())
@@ -79,12 +80,10 @@ def to_rspql(query: TopK | Statement) -> str:
 def _check(asked: Statement) -> Sliding:
     window = asked.check_writable("RSP-QL", closed="right", per=(), id=None, of=())
     if asked.query.join is not None and asked.remote is None:
-        msg = "join must have the name of a service to be written in RSP-QL: pass the statement of sb.parse"
-        raise QueryError(msg)
+        raise invalid("join", NAMED_SERVICE, asked.query.join.table)
     if window.origin:
-        origin = format_duration(window.origin)
-        msg = f"origin must be 0 s to be written in RSP-QL, got {origin!r}: pass it to sb.parse(text, origin=...)"
-        raise QueryError(msg)
+        must = "be 0 s to be written in RSP-QL; it is given to sb.parse(text, origin=...)"
+        raise invalid("origin", must, format_duration(window.origin))
     return window
 
 
@@ -92,8 +91,7 @@ def _pattern(by: Expression, remote: Remote | None) -> Pattern:
     """Return one triple for each column of the score."""
     names = [name for name in by.columns if remote is None or name not in remote.columns]
     if not names:
-        msg = f"by must name a column of the stream to be written in RSP-QL, got {str(by)!r}"
-        raise QueryError(msg)
+        raise invalid("by", "name a column of the stream to be written in RSP-QL", str(by))
     return Pattern((Star(Term("?row"), tuple((Term(f"<{HOME}{name}>"), Term(_variable(name))) for name in names)),))
 
 
@@ -126,8 +124,7 @@ def _label(name: str) -> str:
         return f":{name}"
     if re.fullmatch(r'[^<>"{}|^`\\\x00-\x20]*', name) and ":" in name:
         return f"<{name}>"
-    msg = f"names in RSP-QL must have letters, digits and _, or be IRIs, got {name!r}"
-    raise QueryError(msg)
+    raise invalid("names in RSP-QL", "have letters, digits and _, or be IRIs", name)
 
 
 def _chosen(asked: Statement, score: str) -> str:
@@ -142,8 +139,7 @@ def _duration(length: timedelta) -> str:
     if unit == "w":
         return f"{int(number) * 7}d"
     if unit not in _UNITS:
-        msg = f"durations in RSP-QL must be whole milliseconds, got {format_duration(length)}: use sb.to_yaml"
-        raise QueryError(msg)
+        raise invalid("durations in RSP-QL", "be whole milliseconds", format_duration(length))
     return f"{number}{_UNITS[unit]}"
 
 
@@ -214,6 +210,5 @@ def _constant(kind: str, value: Any) -> str:
 def _variable(name: str) -> str:
     """Write a column as a variable."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        msg = f"columns must have letters, digits and _ to be variables of RSP-QL, got {name!r}: rename it"
-        raise QueryError(msg)
+        raise invalid("columns", "have letters, digits and _ to be variables of RSP-QL", name, "another name")
     return f"?{name}"

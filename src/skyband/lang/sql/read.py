@@ -5,13 +5,14 @@ Every clause of the text is read or refused: `allow` names what may stand at a n
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from skyband.errors import ParseError, QueryError, nearest
+from skyband.errors import QueryError, nearest
+from skyband.lang.position import errors_at
 from skyband.lang.sql.tokens import SqlText, first_character
 from skyband.lang.sql.window_function import WindowFunction, find_window_function
 from skyband.lang.statement import Statement
@@ -125,13 +126,12 @@ class _Reader:
             raise self.refuse(len(self.text.text), f"there must be a limit: write {clause} rn <= 10")
         k = self.limit(limit.this, outputs)
         columns = outputs.columns() if ranking is tree else self.chosen(tree, outputs)
-        try:
+        with self.errors_at(window):
             query = TopK(k=k, window=self.function.window, time=self.function.time, name=name, **rank.fields)
-        except ParseError:
-            raise
-        except QueryError as error:
-            raise self.refuse(window, error) from None
         return Statement(query, source=self.function.table, columns=columns)
+
+    def errors_at(self, node: Expr, prefix: str = "") -> AbstractContextManager[None]:
+        return errors_at(lambda error: self.refuse(node, f"{prefix}{error}"))
 
     # ------------------------------------------------------------ clauses
 
@@ -265,10 +265,8 @@ class _Reader:
 
     def expression(self, text: str, node: Expr) -> Expression:
         """Return a score as it was written."""
-        try:
+        with self.errors_at(node):
             found, same = scores.read(node, text), parse(text)
-        except QueryError as error:
-            raise self.refuse(node, error) from None
         if same.tree != found.tree:
             raise self.refuse(node, f"{text} is ambiguous: put it in brackets")
         return found
@@ -278,10 +276,8 @@ class _Reader:
         where = self.condition(select)
         if where is None:
             return by
-        try:
+        with self.errors_at(select.args["where"], "WHERE: "):
             return parse(f"CASE WHEN {where} THEN {by} END")
-        except QueryError as error:
-            raise self.refuse(select.args["where"], f"WHERE: {error}") from None
 
     def condition(self, select: Expr) -> str | None:
         """Return the condition of a SELECT as it was written."""
@@ -289,10 +285,8 @@ class _Reader:
         if where is None:
             return None
         text = self.text.condition(where)
-        try:
+        with self.errors_at(where, "WHERE: "):
             tree, same = scores.condition(where.this, text), parse(f"CASE WHEN {text} THEN 1 END").tree
-        except QueryError as error:
-            raise self.refuse(where, f"WHERE: {error}") from None
         if same[1] != tree:
             raise self.refuse(where, f"WHERE {text} is ambiguous: put it in brackets")
         return text
@@ -375,7 +369,7 @@ class _Reader:
     def total(self, node: Expr, grouping: _Grouping) -> Expression:
         """Return a total of the rows that WHERE leaves in, as it was written."""
         function, inside = self.aggregate(node)
-        try:
+        with self.errors_at(node):
             tree = parse_total(f"{function}({inside})").tree
             for call in self.text.calls({function}):
                 with suppress(QueryError):
@@ -390,10 +384,6 @@ class _Reader:
                     function, inside = "sum", counted
                 inside = f"CASE WHEN {where} THEN {inside} END"
             return parse_total(f"{function}({inside})")
-        except ParseError:
-            raise
-        except QueryError as error:
-            raise self.refuse(node, error) from None
 
     def aggregate(self, node: Expr) -> tuple[str, str]:
         """Return the function of a total, and its argument."""
@@ -437,10 +427,8 @@ class _Reader:
             also = ": further conditions go into the WHERE of the inner SELECT" if kind is exp.And else ""
             name = next((shown for shown, what in outputs.named.items() if what == "rank"), "rn")
             raise self.refuse(node, f"this must be a limit on the rank: write {name} <= 10{also}")
-        try:
+        with self.errors_at(node):
             return parse_integer("k", str(number.this)) - (kind is exp.LT)  # type: ignore[union-attr]
-        except QueryError as error:
-            raise self.refuse(node, error) from None
 
     def outputs(self, select: Expr, window: Expr, rank: _Ranking, grouping: _Grouping | None) -> _Outputs:
         """Return what the SELECT that ranks has, by name."""

@@ -11,7 +11,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.errors import TokenError
 
 from skyband.errors import QueryError
-from skyband.query.trees import parsed, tokenized
+from skyband.query.trees import parse_sql, tokenize_sql
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -44,7 +44,7 @@ class SqlText:
     def of(cls, text: str, start: Position) -> SqlText:
         """Cut a text into tokens."""
         try:
-            found = tokenized(text)
+            found = tokenize_sql(text)
         except TokenError:
             msg = "this quote or comment is never closed: close it"
             raise cls(text, start).refuse(_unclosed(text), msg) from None
@@ -127,7 +127,7 @@ class SqlText:
         low, high = blank
         gap = "".join(c if c == "\n" else " " for c in self.text[low + len(name) : high])
         try:
-            trees = [tree for tree in parsed(self.text[:low] + name + gap + self.text[high:]) if tree is not None]
+            trees = [tree for tree in parse_sql(self.text[:low] + name + gap + self.text[high:]) if tree is not None]
         except SqlglotParseError as error:
             found = error.errors[0]
             column = (found.get("col") or 1) - len(found.get("highlight") or "") + 1

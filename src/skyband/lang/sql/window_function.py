@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import ParseError, QueryError
+from skyband.lang.position import errors_at
 from skyband.query import Sliding
 
 if TYPE_CHECKING:
@@ -65,13 +65,9 @@ def find_window_function(text: SqlText) -> WindowFunction:
         for field, key in (("size", "SIZE"), ("slide", "SLIDE"), ("origin", "OFFSET"))
         if key in arguments
     }
-    try:
+    hint = "; HOP takes the slide first, then the size"
+    with errors_at(lambda e: text.refuse(arguments["SIZE"][0], f"{e}{hint if 'slide' in str(e) else ''}")):
         window = Sliding(**{"slide": lengths["size"], **lengths})
-    except ParseError:
-        raise
-    except QueryError as error:
-        hint = "; HOP takes the slide first, then the size" if "slide" in str(error) else ""
-        raise text.refuse(arguments["SIZE"][0], f"{error}{hint}") from None
     span = tokens[first].start, tokens[last].end
     return WindowFunction(_table(text, arguments["DATA"]), _descriptor(text, arguments["TIMECOL"]), window, span)
 

@@ -9,6 +9,7 @@ from skyband.errors import QueryError
 from skyband.lang.statement import Statement
 from skyband.query.duration import MICROSECONDS, microseconds
 from skyband.query.trees import dialect, quote_name
+from skyband.query.validation import invalid
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -101,13 +102,10 @@ def _check(asked: Statement) -> Sliding:
     window = asked.check_writable("SQL", closed="left")
     for field, names in (("per", query.per), ("of", query.of)):
         if {"window_start", "window_end"} & set(names):
-            msg = f"{field} must not have a column of the window to be written in SQL, got {list(names)}: rename it"
-            raise QueryError(msg)
+            raise invalid(field, "not have a column of the window to be written in SQL", list(names))
     total, bracket, _ = str(query.by).partition("(")
     if query.of and total.isupper():  # COUNT(*) is read as count(*)
-        lower = f"{total.lower()}{bracket}...)"
-        msg = f"by must be in lower case to be written in SQL, got {str(query.by)!r}: write {lower}"
-        raise QueryError(msg)
+        raise invalid("by", "be in lower case to be written in SQL", str(query.by), f"{total.lower()}{bracket}...)")
     return window
 
 
