@@ -18,8 +18,8 @@ import skyband.kernels
 assert skyband.kernels.__file__.startswith(sys.argv[1]), skyband.kernels.__file__
 for module in pkgutil.walk_packages(skyband.kernels.__path__, "skyband.kernels."):
     importlib.import_module(module.name)
-from skyband.kernels.order import rises
-print(rises(np.array([1, 2, 3])), sum(rises.dispatcher.stats.cache_hits.values()))
+from skyband.kernels.columns import is_sorted
+print(is_sorted(np.array([1, 2, 3])), sum(is_sorted.dispatcher.stats.cache_hits.values()))
 """
 
 
@@ -108,10 +108,11 @@ def test_a_changed_kernel_is_compiled_again(tmp_path):
     package = tmp_path / "site" / "skyband"
     ignored = shutil.ignore_patterns("__pycache__", "*.nb*")
     shutil.copytree(Path(skyband.__file__).parent, package, ignore=ignored)
-    caller = "from skyband.kernels.slide import until\n@kernel\ndef last(time):\n    return until(time, 0, 10)\n"
-    order = package / "kernels" / "order.py"
-    order.write_text(order.read_text() + caller)
-    program = "import numpy as np; from skyband.kernels.order import last; print(last(np.arange(20)))"
+    called, caller = (package / "kernels" / f"{name}.py" for name in ("called", "caller"))
+    decorator = "from skyband.kernels._jit import kernel\n"
+    called.write_text(f"{decorator}@kernel\ndef one():\n    return 10\n")
+    caller.write_text(f"{decorator}from skyband.kernels.called import one\n@kernel\ndef two():\n    return one()\n")
+    program = "from skyband.kernels.caller import two; print(two())"
 
     def run():
         env = os.environ | {"PYTHONPATH": str(package.parent), "SKYBAND_KERNELS": "compiled"}
@@ -122,8 +123,7 @@ def test_a_changed_kernel_is_compiled_again(tmp_path):
     assert run() == "10"
     first = set(package.rglob("*.nb[ic]"))
     assert first
-    slide = package / "kernels" / "slide.py"
-    slide.write_text(slide.read_text().replace("return low", "return low + 100"))
+    called.write_text(called.read_text().replace("10", "110"))
     assert run() == "110", "the kernel that was compiled into another one has changed"
     second = set(package.rglob("*.nb[ic]"))
     assert second

@@ -14,8 +14,8 @@ from skyband.engines.protocol import Objects
 from skyband.engines.recompute import Recompute
 from skyband.engines.sap import SAP
 from skyband.errors import QueryError
-from skyband.kernels.mintopk import FULL, FULL_END, HEAD, PART, PART_END, SEEN
-from skyband.kernels.slide import COUNT, NEWEST, OLDEST
+from skyband.kernels.mintopk import M
+from skyband.kernels.slide import S
 from skyband.query import Counting, Sliding, TopK
 from skyband.windows import WindowAssigner
 from strategies import count_query
@@ -148,19 +148,19 @@ def check(engine, clock):
     if not len(order):
         return
     runs, bounds, marks = engine._runs, engine.bounds(), engine.marks()
-    until = [*runs.reach[state[FULL] : state[FULL_END]], *runs.until[state[PART] : state[PART_END]]]
+    until = [*runs.reach[state[M.full] : state[M.full_end]], *runs.until[state[M.part] : state[M.part_end]]]
     assert until == sorted(set(until))
-    assert until[-1] == state[NEWEST]
-    counters = state[SEEN] - runs.opened[state[PART] : state[PART_END]]
-    for window in range(state[OLDEST], state[NEWEST] + 1):
+    assert until[-1] == state[S.newest]
+    counters = state[M.seen] - runs.opened[state[M.part] : state[M.part_end]]
+    for window in range(state[S.oldest], state[S.newest] + 1):
         career = [id for id, start, end in marks if start <= window <= end]
         if window in bounds:
             assert len(career) == engine._k
             assert bounds[window] == career[-1]
         else:
-            run = [u >= window for u in runs.until[state[PART] : state[PART_END]]].index(True)
+            run = [u >= window for u in runs.until[state[M.part] : state[M.part_end]]].index(True)
             assert len(career) == counters[run] < engine._k
-    assert 0 <= state[HEAD] <= len(engine._order) - state[COUNT]
+    assert 0 <= state[M.head] <= len(engine._order) - state[S.candidates]
 
 
 @sliding_engines

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyband.engines import Objects, QueryFamily, build, sweep_each_row
-from skyband.kernels import eachrow as kernel
+from skyband.kernels import row_steps
 from strategies import count_query, stretches, time_query
 from test_sweep_each_row import END, expected, said
 
@@ -163,4 +163,4 @@ def test_a_falling_stream_keeps_the_window_and_no_more(counts):
         rows = number[low : low + 10_000]
         running.advance(Objects(-rows.astype(float), rows, rows), np.array([low + 10_000]) if counts else low + 9_999)
     assert len(running.candidates().id) == 4_000
-    assert running.peak <= 1.5 * 4_000 + kernel.LEAST
+    assert running.peak <= 1.5 * 4_000 + row_steps._LEAST

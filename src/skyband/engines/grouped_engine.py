@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from skyband.engines.columns import read_only
 from skyband.engines.groups import GroupedRows, grown_capacity, put_marks, resize_marks, take_marks, touched_groups
 from skyband.engines.protocol import Answers, Engine, Objects, Snapshot
 from skyband.engines.validation import empty_columns, validate
-from skyband.kernels.order import by_group
+from skyband.kernels.columns import Columns, partition_by_group
 from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
@@ -107,24 +108,19 @@ class GroupedEngine(Engine):
         missing = self._capacity - len(upto)
         return np.concatenate([upto, np.zeros(missing, np.int64)]) if missing else upto
 
-    def _sort_by_group(
-        self, rows: Objects, groups: int, *, writable: bool = False
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _sort_by_group(self, rows: Objects, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return score, time and id group by group, and the bounds; in memory that the next call uses again.
 
-        Rows of one group need not be copied, unless columns must be `writable`: a kernel that Numba has compiled for
-        such would be compiled again for each mixture of writable and read-only columns.
+        The columns are read-only: Numba compiles a kernel for each mixture of writable and read-only ones.
         """
-        size, single = len(rows.id), groups == 1 or rows.group is None
-        if single and not (writable and any(not (c.flags.c_contiguous and c.flags.writeable) for c in rows[:3])):
-            return *rows[:3], np.array([[0], [size]])
+        size, source = len(rows.id), Columns(*(read_only(column) for column in rows[:3]))
+        if groups == 1 or rows.group is None:
+            return *source, np.array([[0], [size]])
         if len(self._by_group[0]) < size:
             self._by_group = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
-        score, time, id = (column[:size] for column in self._by_group)
-        if single:
-            score[:], time[:], id[:] = rows[:3]
-            return score, time, id, np.array([[0], [size]])
-        return score, time, id, by_group(rows.score, rows.time, rows.id, rows.group, groups, score, time, id)
+        to = Columns(*(column[:size] for column in self._by_group))
+        first = partition_by_group(source, read_only(rows.group), groups, to)
+        return read_only(to.score), read_only(to.time), read_only(to.id), first
 
     def _replace_rows(self, kept: list[Any]) -> None:
         for part, rows in zip(self._rows, kept, strict=True):

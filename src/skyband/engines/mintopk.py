@@ -9,14 +9,15 @@ import numpy as np
 from skyband.engines.protocol import Objects
 from skyband.engines.slide_engine import SlideEngine
 from skyband.kernels import mintopk as kernels
-from skyband.kernels.mintopk import FULL, FULL_END, HEAD, NUMBERS, Nodes, Runs
-from skyband.kernels.slide import COUNT, FREE, OLDEST
+from skyband.kernels.mintopk import M, MinTopkNodes, Runs
+from skyband.kernels.slide import S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines.family import QueryFamily
     from skyband.kernels.answers import AnswerBuffer
+    from skyband.kernels.columns import Columns
 
 
 class MinTopk(SlideEngine):
@@ -51,16 +52,16 @@ class MinTopk(SlideEngine):
     """
 
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        super().__init__(family, NUMBERS)
-        self._nodes = Nodes(*(np.empty(0, t) for t in (float, *["i8"] * 4, *["i4"] * 2)))
+        super().__init__(family, M.size)
+        self._nodes = MinTopkNodes(*(np.empty(0, t) for t in (float, *["i8"] * 4, *["i4"] * 2)))
         self._runs = Runs(*(np.empty(0, t) for t in ("i4", "i8", "i8", "i8")))
         self._order = np.empty(0, np.int32)
         self._grow()
         self._restore(resume)
 
-    def _call_kernel(self, arrivals: Objects, end: int, buffer: AnswerBuffer) -> int:
+    def _call_kernel(self, arrivals: Columns, end: int, buffer: AnswerBuffer) -> int:
         kept = self._nodes, self._order, self._runs
-        return int(kernels.advance(*arrivals[:3], end, self._k, self._shape, *kept, buffer, self._state))
+        return int(kernels.advance(arrivals, end, self._k, self._shape, *kept, buffer, self._state))
 
     def candidates(self) -> Objects:
         """Return the super-top-k list, best first."""
@@ -75,13 +76,13 @@ class MinTopk(SlideEngine):
 
     def bounds(self) -> dict[int, int]:
         """Return the id at the lower bound pointer of every open window that has k rows."""
-        runs = slice(self._state[FULL], self._state[FULL_END])
-        lengths = np.diff(self._runs.reach[runs], prepend=self._state[OLDEST] - 1)
+        runs = slice(self._state[M.full], self._state[M.full_end])
+        lengths = np.diff(self._runs.reach[runs], prepend=self._state[S.oldest] - 1)
         pointed = np.repeat(self._nodes.id[self._runs.bound[runs]], lengths)
-        return dict(enumerate(pointed.tolist(), int(self._state[OLDEST])))
+        return dict(enumerate(pointed.tolist(), int(self._state[S.oldest])))
 
     def _ranked(self) -> np.ndarray:
-        head, count = self._state[HEAD], self._state[COUNT]
+        head, count = self._state[M.head], self._state[S.candidates]
         return self._order[head : head + count]
 
     def _grow(self) -> None:
@@ -92,11 +93,11 @@ class MinTopk(SlideEngine):
         old = len(self._nodes.next)
         new = max(2 * old, 64)
         ranked = self._ranked()
-        self._nodes = Nodes(*(np.concatenate([c, np.empty(new - old, c.dtype)]) for c in self._nodes))
+        self._nodes = MinTopkNodes(*(np.concatenate([c, np.empty(new - old, c.dtype)]) for c in self._nodes))
         self._runs = Runs(*(np.concatenate([c, np.empty(2 * (new - old), c.dtype)]) for c in self._runs))
         self._nodes.next[old:] = np.arange(old + 1, new + 1)
-        self._nodes.next[-1] = self._state[FREE]
-        self._state[FREE] = old
-        self._state[HEAD] = head = new - len(ranked) // 2
+        self._nodes.next[-1] = self._state[S.free]
+        self._state[S.free] = old
+        self._state[M.head] = head = new - len(ranked) // 2
         self._order = np.empty(2 * new, np.int32)
         self._order[head : head + len(ranked)] = ranked

@@ -9,14 +9,15 @@ import numpy as np
 from skyband.engines.protocol import Objects
 from skyband.engines.slide_engine import SlideEngine
 from skyband.kernels import pretopk as kernels
-from skyband.kernels.pretopk import Nodes
-from skyband.kernels.slide import FREE, STATE
+from skyband.kernels.pretopk import PreTopkNodes
+from skyband.kernels.slide import S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines.family import QueryFamily
     from skyband.kernels.answers import AnswerBuffer
+    from skyband.kernels.columns import Columns
 
 
 class PreTopk(SlideEngine):
@@ -45,18 +46,18 @@ class PreTopk(SlideEngine):
     """
 
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
-        super().__init__(family, STATE)
+        super().__init__(family, len(S))
         length = 1 << (self._assigner.ratio - 1).bit_length()  # of a ring over all windows that can be open at once
         self._check_memory("pretopk", "k rows of every open window", length * self._k)
         self._heaps = np.empty(length * self._k, np.int32)
         self._sizes = np.zeros(length, np.int64)
-        self._nodes = Nodes(*(np.empty(0, t) for t in (float, "i8", "i8", "i8")))
+        self._nodes = PreTopkNodes(*(np.empty(0, t) for t in (float, "i8", "i8", "i8")))
         self._grow()
         self._restore(resume)
 
-    def _call_kernel(self, arrivals: Objects, end: int, buffer: AnswerBuffer) -> int:
+    def _call_kernel(self, arrivals: Columns, end: int, buffer: AnswerBuffer) -> int:
         kept = self._nodes, self._heaps, self._sizes
-        return int(kernels.advance(*arrivals[:3], end, self._k, self._shape, *kept, buffer, self._state))
+        return int(kernels.advance(arrivals, end, self._k, self._shape, *kept, buffer, self._state))
 
     def candidates(self) -> Objects:
         """Return the distinct objects of all lists, best first."""
@@ -68,7 +69,7 @@ class PreTopk(SlideEngine):
         """Double the nodes, the new ones chained as free."""
         old = len(self._nodes.refs)
         new = max(2 * old, 64)
-        self._nodes = Nodes(*(np.concatenate([c, np.empty(new - old, c.dtype)]) for c in self._nodes))
+        self._nodes = PreTopkNodes(*(np.concatenate([c, np.empty(new - old, c.dtype)]) for c in self._nodes))
         self._nodes.refs[old:] = -1 - np.arange(old + 1, new + 1)
-        self._nodes.refs[-1] = -1 - self._state[FREE]
-        self._state[FREE] = old
+        self._nodes.refs[-1] = -1 - self._state[S.free]
+        self._state[S.free] = old

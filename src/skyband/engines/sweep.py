@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.columns import read_only
 from skyband.engines.grouped_engine import MAX_BUFFER_ROWS, GroupedEngine
 from skyband.engines.protocol import Answers, Engine, Objects
 from skyband.engines.validation import MAX_WINDOWS_AHEAD, ColumnSpec, check_bands, object_columns, require, typed_column
 from skyband.kernels.answers import AnswerBuffer, concatenate
-from skyband.kernels.sweep import Marks, Rows, Shape, settled, sweep
+from skyband.kernels.sweep import Marks, Rows, Shape, settle, sweep
 from skyband.windows import MIN_TIME, WindowAssigner
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ class Sweep(GroupedEngine):
     def _process(self, rows: list[Any], marks: Any, arrivals: Objects, goal: np.ndarray) -> tuple[list[Any], Answers]:
         (bands,), groups = rows, len(goal)
         others = len(self._bands) - len(bands.id)
-        score, time, id, first = self._sort_by_group(arrivals, groups)
-        taken = Rows(read_only(score), read_only(time), read_only(id), first)
+        taken = Rows(*self._sort_by_group(arrivals, groups))
         lists, capacity = self._buffer_size(bands, taken, groups)
         found: list[AnswerBuffer] = []
         more = True
@@ -121,7 +119,7 @@ class Sweep(GroupedEngine):
         return lists, max(min(max(most, 1) * full, MAX_BUFFER_ROWS), min(shape.k, kept), 1)
 
     def _settle(self) -> Objects:
-        rows = settled(self._bands.all_rows(), self._marks, self._shape)
+        rows = settle(self._bands.all_rows(), self._marks, self._shape)
         self._replace_rows([rows])
         return Objects(rows.score, rows.time, rows.id)
 

@@ -11,8 +11,8 @@ from skyband.engines.grouped_engine import MAX_BUFFER_ROWS, GroupedEngine
 from skyband.engines.protocol import Answers, Objects
 from skyband.engines.validation import ColumnSpec, check_bands, float_column, require, typed_column
 from skyband.kernels.answers import AnswerBuffer
-from skyband.kernels.eachgroup import Bands, Marks, advanced, settled
-from skyband.kernels.eachrow import ANSWERS, ARRIVALS, CHANGES, Shape
+from skyband.kernels.row_steps import ANSWERS, ARRIVALS, CHANGES, RowShape
+from skyband.kernels.row_sweep import RowBands, RowMarks, settle_rows, sweep_rows
 from skyband.kernels.sweep import Rows
 from skyband.windows import MIN_TIME, WindowAssigner
 
@@ -69,13 +69,13 @@ class SweepEachRow(GroupedEngine):
         "lost": typed_column("?", "groups"),
         "peak": typed_column("i8", low=0),
     }
-    parts: ClassVar = (("", Bands), ("", Marks))
+    parts: ClassVar = (("", RowBands), ("", RowMarks))
     new_group: ClassVar = {"done": 0, "step": 0, "shown": False, "ranked": 0, "base": 0, "bar": -np.inf, "lost": False}
 
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
         query, assigner = family.query, WindowAssigner.of(family.query.window)
         spare, emit = math.ceil(4 * math.sqrt(query.k)), _EMITS[query.emit]
-        self._shape = Shape(int(query.k), assigner.size, spare, assigner.counts, emit, 0)
+        self._shape = RowShape(int(query.k), assigner.size, spare, assigner.counts, emit, 0)
         self._buffer_rows = _MIN_BUFFER_ROWS
         if not assigner.counts:
             self.new_group = {**self.new_group, "done": MIN_TIME}  # type: ignore[misc]
@@ -89,7 +89,7 @@ class SweepEachRow(GroupedEngine):
         """Take a step for each arrival, or for each position before `goal`."""
         (bands,) = rows
         others = len(self._bands) - len(bands.mark)
-        taken = Rows(*self._sort_by_group(arrivals, len(goal), writable=True))
+        taken = Rows(*self._sort_by_group(arrivals, len(goal)))
         held = len(bands.mark) + len(taken.id)
         shape = self._shape._replace(most=min(self._shape.k, held))
         steps = int((goal - marks.done).clip(0).sum()) if shape.counts else len(taken.id)
@@ -97,7 +97,7 @@ class SweepEachRow(GroupedEngine):
         capacity = min(most, MAX_BUFFER_ROWS if shape.emit == ANSWERS else self._buffer_rows)
         buffer, listed, written, owners = self._allocate(steps, max(capacity, shape.most, 1)), 0, 0, []
         while True:
-            bands, lists, written, peak, more = advanced(bands, marks, taken, goal, shape, buffer, listed, written)
+            bands, lists, written, peak, more = sweep_rows(bands, marks, taken, goal, shape, buffer, listed, written)
             self.peak = max(self.peak, int(peak) + others)
             listed += int(lists.sum())
             owners.append(lists)
@@ -147,7 +147,7 @@ class SweepEachRow(GroupedEngine):
     def _settle(self) -> Objects:
         if not self._shape.counts:  # groups without rows do not know how far time has come
             np.maximum(self._marks.done, self._upto, out=self._marks.done)
-        bands = settled(self._bands.all_rows(), self._marks, self._shape)
+        bands = settle_rows(self._bands.all_rows(), self._marks, self._shape)
         self._replace_rows([bands])
         return Objects(bands.score, bands.time, bands.mark >> 1)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.columns import read_only
 from skyband.engines.grouped_engine import GroupedEngine
 from skyband.engines.protocol import Answers, ChangingEngine, Objects
 from skyband.engines.validation import (
@@ -117,7 +116,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         (bands, views), groups = rows, len(goal)
         others = len(self._bands) - len(bands.id)
         score, time, id, first = self._sort_by_group(arrivals, groups)
-        taken = Rows(read_only(score), read_only(time), read_only(id), np.empty(0, np.int32), first)
+        taken = Rows(score, time, id, np.empty(0, np.int32), first)
         if not len(self._records.k):
             return [self._skip(marks, goal, taken), views], Answers.empty(queries=True)
         lists, capacity = self._buffer_size(bands, taken, goal)

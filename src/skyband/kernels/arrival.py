@@ -25,7 +25,7 @@ from skyband.kernels.ranked import (
     pruned,
     reindex,
 )
-from skyband.kernels.select import before
+from skyband.kernels.search import lower_bound as before
 
 # What the loop leaves in `state` between two calls.
 ROW = 0  # the next arrival

@@ -1,44 +1,42 @@
-"""The super-top-k list of MinTopk: ranked, with window marks, and one lower bound pointer a window.
+"""MinTopk: the super-top-k list, ranked, with the windows of each object and one lower bound pointer per window.
 
-Nodes are rows of separate columns, chained in both directions; `order` holds their numbers, best first,
-in the middle of a longer array, and is all that is ever shifted. Windows that follow each other and have
-the same pointer, or the same counter, are one run: rows that rise or tie move a million pointers as one.
+Nodes are rows of separate columns, chained in both directions; `order` holds their numbers, best first, in the middle
+of a longer array, and is all that is ever shifted. Consecutive windows with the same pointer, or the same counter, are
+one run: rows that rise or tie move a million pointers as one.
+
+Yang et al., "An Optimal Strategy for Monitoring Top-k Queries in Streaming Windows", EDBT 2011, section 4 and figure 6.
+Errata: figure 6 does not run as printed (a new window's pointer is set to an object that is not in it, an object below
+it is placed and never counted, no line sets the marks). Read here as: count rows per window, give a window its pointer
+when it has k rows, visit windows oldest first, set start and end marks on insertion. Lemma 4.5 is false as stated;
+moving a pointer by one is right when windows are visited oldest first and the dropped object is removed.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import kernel
-from skyband.kernels.shift import shift_back, shift_forth
-from skyband.kernels.slide import (
-    COUNT,
-    DONE,
-    FREE,
-    NEWEST,
-    NO_NODE,
-    NO_ROOM,
-    OLDEST,
-    OUT,
-    PEAK,
-    ROW,
-    STATE,
-    crowded,
-    rest,
-    say,
-    until,
-)
-
-HEAD = STATE  # where in `order` the list begins
-SEEN = STATE + 1  # insertions so far
-FULL = STATE + 2  # runs of windows with k rows or more, oldest first: from here ...
-FULL_END = STATE + 3  # ... to here
-PART = STATE + 4  # runs of later windows, with fewer rows
-PART_END = STATE + 5
-NUMBERS = STATE + 6
+from skyband.kernels._jit import inplace, kernel
+from skyband.kernels.ranking import place_in, shift_left, shift_right
+from skyband.kernels.search import lower_bound
+from skyband.kernels.slide import DONE, NO_NODE, NO_ROOM, S, close_oldest, lacks_room, skip_empty
 
 
-class Nodes(NamedTuple):
+class MinTopkSlots(NamedTuple):
+    """Slots behind those that slide kernels share."""
+
+    head: int = len(S)  # where in `order` the list begins
+    seen: int = len(S) + 1  # insertions so far
+    full: int = len(S) + 2  # runs of windows with k rows or more, oldest first: from here ...
+    full_end: int = len(S) + 3  # ... to here
+    part: int = len(S) + 4  # runs of later windows, with fewer rows: from here ...
+    part_end: int = len(S) + 5  # ... to here
+    size: int = len(S) + 6  # of the state
+
+
+M = MinTopkSlots()
+
+
+class MinTopkNodes(NamedTuple):
     """The objects on the list, and free nodes chained by `next`."""
 
     score: np.ndarray
@@ -53,53 +51,53 @@ class Nodes(NamedTuple):
 class Runs(NamedTuple):
     """The open windows, in runs."""
 
-    bound: np.ndarray  # int32: the pointer (lbp) of a run of full windows: node of their k-th best
+    bound: np.ndarray  # int32: pointer (lbp) of a run of full windows: node of their k-th best
     reach: np.ndarray  # the run's last window
-    opened: np.ndarray  # insertions before a run of other windows: their counter (tkc) is SEEN - opened
+    opened: np.ndarray  # insertions before a run of other windows: their counter (tkc) is seen - opened
     until: np.ndarray  # the run's last window
 
 
 @kernel
-def advance(score, time, id, upto, k, clock, nodes, order, runs, lists, state):
-    """Figure 6, by panes: close what has ended, open what begins, insert what beats a bound."""
-    size, slide, origin = clock
+def advance(arrivals, upto, k, assigner, nodes, order, runs, answers, state):
+    """Close the windows that have ended, open those that begin, insert what beats a bound (figure 6, by panes)."""
+    size, slide, origin = assigner
+    time = arrivals.time
     while True:
-        row = state[ROW]
+        row = state[S.row]
         limit = time[row] if row < len(time) else upto
-        while state[COUNT] > 0 and origin + state[OLDEST] * slide + size <= limit:
-            if crowded(k, lists, state):
+        while state[S.candidates] > 0 and origin + state[S.oldest] * slide + size <= limit:
+            if lacks_room(k, answers, state):
                 return NO_ROOM
-            close(k, nodes, order, runs, lists, state)
-        if state[COUNT] == 0:
-            if crowded(0, lists, state):
+            _close(k, nodes, order, runs, answers, state)
+        if state[S.candidates] == 0:
+            if lacks_room(0, answers, state):
                 return NO_ROOM
-            rest(limit, clock, lists, state)
+            skip_empty(limit, assigner, answers, state)
         if row == len(time):
             return DONE
         last = (limit - origin) // slide
-        if last > state[NEWEST]:
-            runs.opened[state[PART_END]], runs.until[state[PART_END]] = state[SEEN], last
-            state[PART_END] += 1
-            state[NEWEST] = last
-        stop = min(origin + state[OLDEST] * slide + size, origin + (last + 1) * slide)
-        stop = until(time, row, stop)
-        insert(score, time, id, stop, k, nodes, order, runs, state)
-        if state[FREE] < 0:
+        if last > state[S.newest]:
+            runs.opened[state[M.part_end]], runs.until[state[M.part_end]] = state[M.seen], last
+            state[M.part_end] += 1
+            state[S.newest] = last
+        stop = min(origin + state[S.oldest] * slide + size, origin + (last + 1) * slide)
+        _insert(arrivals, lower_bound(time, stop, row, len(time)), k, nodes, order, runs, state)
+        if state[S.free] < 0:
             return NO_NODE
-        tidy(order, runs, state)
+        _compact(order, runs, state)
 
 
-@kernel
-def close(k, nodes, order, runs, lists, state):
-    """Give out the first k (lemma 4.4), purge their window, drop those whose last it was. O(k)."""
-    window, head, free = state[OLDEST], state[HEAD], state[FREE]
-    tail = head + min(k, state[COUNT])
-    at = state[OUT] - head
+@inplace
+def _close(k, nodes, order, runs, answers, state):
+    """Give out the first k (lemma 4.4), and drop those whose last window it was. O(k)."""
+    window, head, free = state[S.oldest], state[M.head], state[S.free]
+    tail = head + min(k, state[S.candidates])
+    at = state[S.rows] - head
     stays = tail
     for place in range(tail - 1, head - 1, -1):
         node = order[place]
-        lists.id[at + place] = nodes.id[node]
-        lists.score[at + place] = nodes.score[node]
+        answers.id[at + place] = nodes.id[node]
+        answers.score[at + place] = nodes.score[node]
         nodes.start[node] = window + 1
         if nodes.end[node] > window:
             stays -= 1
@@ -112,27 +110,27 @@ def close(k, nodes, order, runs, lists, state):
                 nodes.prev[after] = before
             nodes.next[node] = free
             free = node
-    state[HEAD], state[FREE] = stays, free
-    state[COUNT] -= stays - head
-    if state[FULL] < state[FULL_END]:
-        state[FULL] += runs.reach[state[FULL]] == window
+    state[M.head], state[S.free] = stays, free
+    state[S.candidates] -= stays - head
+    if state[M.full] < state[M.full_end]:
+        state[M.full] += runs.reach[state[M.full]] == window
     else:
-        state[PART] += runs.until[state[PART]] == window
-    say(tail - head, lists, state)
+        state[M.part] += runs.until[state[M.part]] == window
+    close_oldest(tail - head, answers, state)
 
 
-@kernel
-def insert(score, time, id, stop, k, nodes, order, runs, state):
+@inplace
+def _insert(arrivals, stop, k, nodes, order, runs, state):
     """Put rows up to `stop`, all of one pane, on the list, while there is room.
 
-    Every full window that a row enters gives up its worst. O(log c + windows) for a list of c, and one
-    comparison for a row that enters none. All in one function: numba counts references to every array at
-    every call, which would cost as much as the work.
+    Every full window that a row enters gives up its worst. O(log c + windows) for a list of c, and one comparison for
+    a row that enters none.
     """
+    score, time, id = arrivals
     scores, ids, ends, prev, succ = nodes.score, nodes.id, nodes.end, nodes.prev, nodes.next
     bounds, reach = runs.bound, runs.reach
-    full, full_end, part, part_end = state[FULL], state[FULL_END], state[PART], state[PART_END]
-    head, count, free, row = state[HEAD], state[COUNT], state[FREE], state[ROW]
+    full, full_end, part, part_end = state[M.full], state[M.full_end], state[M.part], state[M.part_end]
+    head, count, free, row = state[M.head], state[S.candidates], state[S.free], state[S.row]
     while row < stop:
         if part == part_end:
             # the newest window is full and its bound the least of all (lemma 4.2): the end of the list
@@ -146,16 +144,16 @@ def insert(score, time, id, stop, k, nodes, order, runs, state):
         new, node = score[row], free
         run, high = full, full_end
         while run < high:  # the first full windows it enters: bounds fall with the window number
-            mid = (run + high) >> 1
-            if scores[bounds[mid]] <= new:  # equal scores: the later row wins
-                high = mid
+            middle = (run + high) >> 1
+            if scores[bounds[middle]] <= new:  # equal scores: the later row wins
+                high = middle
             else:
-                run = mid + 1
+                run = middle + 1
         free = succ[node]
         scores[node], nodes.time[node], ids[node] = new, time[row], id[row]
-        nodes.start[node] = reach[run - 1] + 1 if run > full else state[OLDEST]
-        ends[node] = state[NEWEST]
-        place = find(new, id[row], head, head + count, scores, ids, order)
+        nodes.start[node] = reach[run - 1] + 1 if run > full else state[S.oldest]
+        ends[node] = state[S.newest]
+        place = place_in(new, id[row], scores, ids, order, head, head + count)
         before = order[place - 1] if place > head else -1
         after = order[place] if place < head + count else -1
         prev[node], succ[node] = before, after
@@ -163,8 +161,7 @@ def insert(score, time, id, stop, k, nodes, order, runs, state):
             succ[before] = node
         if after >= 0:
             prev[after] = node
-
-        waits = True  # its place in `order` is made when it is known who goes
+        unplaced = True  # its place in `order` is made when it is known who leaves
         first = to = run
         while run < full_end:  # oldest first, or a pointer could stop at a row that its windows have lost
             worst, window = bounds[run], reach[run]
@@ -181,70 +178,57 @@ def insert(score, time, id, stop, k, nodes, order, runs, state):
                     prev[after] = before
                 succ[worst] = free
                 free = worst
-                gone = find(scores[worst], ids[worst], place, head + count, scores, ids, order)
-                if waits:  # one in, one out: only what lies between them moves
-                    shift_back(order, place, gone)
+                gone = place_in(scores[worst], ids[worst], scores, ids, order, place, head + count)
+                if unplaced:  # one in, one out: only what lies between them moves
+                    shift_right(order, place, gone)
                     order[place] = node
-                    waits = False
+                    unplaced = False
                 else:
                     count -= 1
                     if gone - head < head + count - gone:
-                        shift_back(order, head, gone)
+                        shift_right(order, head, gone)
                         head += 1
                     else:
-                        shift_forth(order, gone, head + count)
+                        shift_left(order, gone, head + count)
             run += 1
         full_end = to
-        if waits:
+        if unplaced:
             if place - head < head + count - place:
                 head -= 1
                 place -= 1
-                shift_forth(order, head, place)
+                shift_left(order, head, place)
             else:
-                shift_back(order, place, head + count)
+                shift_right(order, place, head + count)
             order[place] = node
             count += 1
-            state[PEAK] = max(state[PEAK], count)
-        state[SEEN] += 1
+            state[S.peak] = max(state[S.peak], count)
+        state[M.seen] += 1
         row += 1
-        if part < part_end and state[SEEN] - runs.opened[part] == k:
+        if part < part_end and state[M.seen] - runs.opened[part] == k:
             worst = order[head + count - 1]  # windows with exactly k rows hold the worst of the list
             if full == full_end or bounds[full_end - 1] != worst:
                 bounds[full_end] = worst
                 full_end += 1
             reach[full_end - 1] = runs.until[part]
             part += 1
-    state[FULL], state[FULL_END], state[PART] = full, full_end, part
-    state[HEAD], state[COUNT], state[FREE], state[ROW] = head, count, free, row
+    state[M.full], state[M.full_end], state[M.part] = full, full_end, part
+    state[M.head], state[S.candidates], state[S.free], state[S.row] = head, count, free, row
 
 
 @kernel
-def tidy(order, runs, state):
-    """Make room where there is none: the list to the middle, runs to the front. Rare: O(1) amortised."""
-    head, count = state[HEAD], state[COUNT]
+def _compact(order, runs, state):
+    """Move the list to the middle, and runs to the front, where there is no more room. O(1) amortised."""
+    head, count = state[M.head], state[S.candidates]
     if head == 0 or head + count == len(order):
-        state[HEAD] = (len(order) - count) // 2
-        order[state[HEAD] : state[HEAD] + count] = order[head : head + count].copy()
-    if state[FULL_END] == len(runs.reach):
-        count = state[FULL_END] - state[FULL]
-        runs.bound[:count] = runs.bound[state[FULL] :].copy()
-        runs.reach[:count] = runs.reach[state[FULL] :].copy()
-        state[FULL], state[FULL_END] = 0, count
-    if state[PART_END] == len(runs.until):
-        count = state[PART_END] - state[PART]
-        runs.opened[:count] = runs.opened[state[PART] :].copy()
-        runs.until[:count] = runs.until[state[PART] :].copy()
-        state[PART], state[PART_END] = 0, count
-
-
-@kernel
-def find(score, id, low, high, scores, ids, order):
-    """The first place from `low` on that does not rank above (score, id). O(log c)."""
-    while low < high:
-        mid = (low + high) >> 1
-        other = scores[order[mid]]
-        if other > score or (other == score and ids[order[mid]] > id):
-            low = mid + 1
-        else:
-            high = mid
-    return low
+        state[M.head] = (len(order) - count) // 2
+        order[state[M.head] : state[M.head] + count] = order[head : head + count].copy()
+    if state[M.full_end] == len(runs.reach):
+        count = state[M.full_end] - state[M.full]
+        runs.bound[:count] = runs.bound[state[M.full] :].copy()
+        runs.reach[:count] = runs.reach[state[M.full] :].copy()
+        state[M.full], state[M.full_end] = 0, count
+    if state[M.part_end] == len(runs.until):
+        count = state[M.part_end] - state[M.part]
+        runs.opened[:count] = runs.opened[state[M.part] :].copy()
+        runs.until[:count] = runs.until[state[M.part] :].copy()
+        state[M.part], state[M.part_end] = 0, count

@@ -4,7 +4,8 @@ import numpy as np
 
 from skyband.kernels._jit import inline, kernel
 from skyband.kernels.mtop import BLOCK, COUNT, FREE, HEAD, PEAK, ROW, TAIL, freed, lowest, rebounded, taken, takers
-from skyband.kernels.shift import shift_back, shift_forth
+from skyband.kernels.ranking import shift_left as shift_forth
+from skyband.kernels.ranking import shift_right as shift_back
 
 __all__ = ["COUNT", "FREE", "HEAD", "PEAK", "ROW", "TAIL", "insert", "shrink", "walk"]
 

@@ -1,33 +1,22 @@
-"""The predicted top-k lists of PreTopk: one heap of references for every open window.
+"""PreTopk: the predicted top-k list of every open window, as a heap of references.
 
-Objects are rows of separate columns with a count of the heaps that refer to them. Heaps lie
-one after the other, k places each, worst first, in a ring over the windows whose length is a power of two.
+Objects are rows of separate columns with a count of the heaps that refer to them. Heaps lie one after the other, k
+places each, worst first, in a ring over the windows whose length is a power of two.
+
+Yang et al., EDBT 2011, section 3.2; minimal by theorem 3.1.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import kernel
-from skyband.kernels.slide import (
-    COUNT,
-    DONE,
-    FREE,
-    NEWEST,
-    NO_NODE,
-    NO_ROOM,
-    OLDEST,
-    OUT,
-    PEAK,
-    ROW,
-    crowded,
-    rest,
-    say,
-    until,
-)
+from skyband.kernels._jit import inplace, kernel
+from skyband.kernels.ranking import outranks
+from skyband.kernels.search import lower_bound
+from skyband.kernels.slide import DONE, NO_NODE, NO_ROOM, S, close_oldest, lacks_room, skip_empty
 
 
-class Nodes(NamedTuple):
+class PreTopkNodes(NamedTuple):
     """The objects referred to, and free nodes chained by `refs`."""
 
     score: np.ndarray
@@ -37,63 +26,63 @@ class Nodes(NamedTuple):
 
 
 @kernel
-def advance(score, time, id, upto, k, clock, nodes, heaps, sizes, lists, state):
-    """Close what has ended, open what begins, insert what beats the worst of a window."""
-    size, slide, origin = clock
-    ring = len(sizes) - 1
+def advance(arrivals, upto, k, assigner, nodes, heaps, sizes, answers, state):
+    """Close the windows that have ended, open those that begin, insert what beats the worst of a window."""
+    size, slide, origin = assigner
+    time, ring = arrivals.time, len(sizes) - 1
     while True:
-        row = state[ROW]
+        row = state[S.row]
         limit = time[row] if row < len(time) else upto
-        while state[COUNT] > 0 and origin + state[OLDEST] * slide + size <= limit:
-            if crowded(k, lists, state):
+        while state[S.candidates] > 0 and origin + state[S.oldest] * slide + size <= limit:
+            if lacks_room(k, answers, state):
                 return NO_ROOM
-            close(k, heaps, sizes, nodes, lists, state)
-        if state[COUNT] == 0:
-            if crowded(0, lists, state):
+            _close(k, heaps, sizes, nodes, answers, state)
+        if state[S.candidates] == 0:
+            if lacks_room(0, answers, state):
                 return NO_ROOM
-            rest(limit, clock, lists, state)
+            skip_empty(limit, assigner, answers, state)
         if row == len(time):
             return DONE
         last = (limit - origin) // slide
-        for window in range(max(state[NEWEST] + 1, state[OLDEST]), last + 1):
+        for window in range(max(state[S.newest] + 1, state[S.oldest]), last + 1):
             sizes[window & ring] = 0
-        state[NEWEST] = last
-        stop = min(origin + state[OLDEST] * slide + size, origin + (last + 1) * slide)
-        stop = until(time, row, stop)
-        insert(score, time, id, stop, k, nodes, heaps, sizes, state)
-        if state[ROW] < stop:
+        state[S.newest] = last
+        stop = min(origin + state[S.oldest] * slide + size, origin + (last + 1) * slide)
+        stop = lower_bound(time, stop, row, len(time))
+        _insert(arrivals, stop, k, nodes, heaps, sizes, state)
+        if state[S.row] < stop:
             return NO_NODE
 
 
-@kernel
-def close(k, heaps, sizes, nodes, lists, state):
-    """Give out the oldest window's heap, best first, and forget it. O(k log k)."""
-    slot = state[OLDEST] & (len(sizes) - 1)
-    scores, ids, refs, free = nodes.score, nodes.id, nodes.refs, state[FREE]
+@inplace
+def _close(k, heaps, sizes, nodes, answers, state):
+    """Give out the oldest window's heap, best first. O(k log k)."""
+    slot = state[S.oldest] & (len(sizes) - 1)
+    scores, ids, refs, free = nodes.score, nodes.id, nodes.refs, state[S.free]
     rows = sizes[slot]
     for size in range(rows - 1, -1, -1):
         node = heaps[slot * k]
-        lists.id[state[OUT] + size] = ids[node]
-        lists.score[state[OUT] + size] = scores[node]
-        sift_down(heaps[slot * k + size], heaps, slot * k, size, scores, ids)
+        answers.id[state[S.rows] + size] = ids[node]
+        answers.score[state[S.rows] + size] = scores[node]
+        _sift_down(heaps[slot * k + size], heaps, slot * k, size, scores, ids)
         refs[node] -= 1
         if refs[node] == 0:
             refs[node] = -1 - free
             free = node
-            state[COUNT] -= 1
-    state[FREE] = free
-    say(rows, lists, state)
+            state[S.candidates] -= 1
+    state[S.free] = free
+    close_oldest(rows, answers, state)
 
 
-@kernel
-def insert(score, time, id, stop, k, nodes, heaps, sizes, state):
+@inplace
+def _insert(arrivals, stop, k, nodes, heaps, sizes, state):
     """Put the rows up to `stop`, all of one pane, into the heap of every window they enter, newest first.
 
-    O(windows * log k), and one comparison for a row that enters none. One function for all the rows: numba
-    counts references to every array at every call.
+    O(windows * log k), and one comparison for a row that enters none.
     """
+    score, time, id = arrivals
     scores, ids, refs, ring = nodes.score, nodes.id, nodes.refs, len(sizes) - 1
-    oldest, last, count, free, row = state[OLDEST], state[NEWEST], state[COUNT], state[FREE], state[ROW]
+    oldest, last, count, free, row = state[S.oldest], state[S.newest], state[S.candidates], state[S.free], state[S.row]
     newest = last & ring
     while row < stop:
         if sizes[newest] == k:
@@ -114,13 +103,13 @@ def insert(score, time, id, stop, k, nodes, heaps, sizes, state):
             slot = window & ring
             base, size = slot * k, sizes[slot]
             if size < k:
-                sift_up(node, heaps, base, size, scores, ids)
+                _sift_up(node, heaps, base, size, scores, ids)
                 sizes[slot] = size + 1
             else:
                 worst = heaps[base]
                 if scores[worst] > new:  # equal scores: the later row wins
                     break  # older windows have bounds at least as high
-                sift_down(node, heaps, base, size, scores, ids)
+                _sift_down(node, heaps, base, size, scores, ids)
                 refs[worst] -= 1
                 if refs[worst] == 0:
                     refs[worst] = -1 - free
@@ -128,38 +117,36 @@ def insert(score, time, id, stop, k, nodes, heaps, sizes, state):
                     count -= 1
             window -= 1
         refs[node] = last - window
-        state[PEAK] = max(state[PEAK], count)
+        state[S.peak] = max(state[S.peak], count)
         row += 1
-    state[COUNT], state[FREE], state[ROW] = count, free, row
+    state[S.candidates], state[S.free], state[S.row] = count, free, row
 
 
-@kernel
-def sift_up(node, heaps, base, hole, scores, ids):
+@inplace
+def _sift_up(node, heaps, base, hole, scores, ids):
     """Put a node into the heap at `base`, from the free place `hole` at its end. O(log k)."""
-    score = scores[node]
     while hole > 0:
         place = base + ((hole - 1) >> 1)
         parent = heaps[place]
-        if scores[parent] < score or (scores[parent] == score and ids[parent] < ids[node]):
+        if outranks(scores[node], ids[node], scores[parent], ids[parent]):
             break
         heaps[base + hole] = parent
         hole = place - base
     heaps[base + hole] = node
 
 
-@kernel
-def sift_down(node, heaps, base, size, scores, ids):
+@inplace
+def _sift_down(node, heaps, base, size, scores, ids):
     """Put a node in place of the worst of the heap at `base`. O(log k)."""
-    score = scores[node]
     hole, at = 0, 1
     while at < size:
         child = heaps[base + at]
         if at + 1 < size:
             other = heaps[base + at + 1]
-            if scores[other] < scores[child] or (scores[other] == scores[child] and ids[other] < ids[child]):
+            if outranks(scores[child], ids[child], scores[other], ids[other]):
                 child = other
                 at += 1
-        if score < scores[child] or (score == scores[child] and ids[node] < ids[child]):
+        if outranks(scores[child], ids[child], scores[node], ids[node]):
             break
         heaps[base + hole] = child
         hole, at = at, 2 * at + 1

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.kernels._jit import inline
-from skyband.kernels.band import push_latest
+from skyband.kernels.ranking import push_largest as push_latest
 
 FAR = 1 << 61  # after all time
 # What prunes a list: counters of dominators, a walk now and then, its length; NONE: there is no list.

@@ -1,44 +1,57 @@
-"""Partitions of the window, each with its k best; of the one that expires, what may still matter.
+"""SAP: partitions of the window, each with its k best; of the one that expires, what may still matter.
 
-Rows lie in the order in which they came; a partition is a run of them, and a list holds places of rows, best first. Of
-two equal scores the one at the later place ranks first.
+Rows lie in order of arrival; a partition is a run of them, and a list holds row indexes, best first. Of two equal
+scores the later row ranks first.
+
+Zhu et al., "SAP: Improving Continuous Top-K Queries over Streaming Data", TKDE 2017. Here meaningful rows are a ranked
+array instead of a tree, the unit is the pane, and lengths of partitions are bounded by parts of the window.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from skyband.kernels._jit import kernel
-from skyband.kernels.band import FEW, push_latest, ranked
-from skyband.kernels.front import passed_back
-from skyband.kernels.select import before, best_of
-from skyband.kernels.slide import DONE, NO_NODE, NO_ROOM, OLDEST, OUT, STATE, crowded, rest, say, until
+from skyband.kernels._jit import inplace, kernel
+from skyband.kernels.ranking import SortScratch, outranks, sort_by_score, sort_scratch
+from skyband.kernels.row_band import unbeaten
+from skyband.kernels.search import lower_bound
+from skyband.kernels.select import Selection, select_best, selection
+from skyband.kernels.slide import DONE, NO_NODE, NO_ROOM, S, close_oldest, lacks_room, skip_empty
 
-SLOTS = 64  # partitions there is room for, in a ring
-TAKEN = STATE  # rows that are in a partition
-FIRST = STATE + 1  # slot of the oldest partition
-PARTS = STATE + 2  # how many there are
-BUILT = STATE + 3  # the oldest one expires: so many meaningful rows it has, -1: it does not yet
-SEALED = STATE + 4  # 1: the newest takes no more rows
-BUILDS = STATE + 5  # how often meaningful rows were looked for
-MADE = STATE + 6  # partitions made so far
-PRIOR = STATE + 7  # how many scores of the pane before there are
-NUMBERS = STATE + 8
+SLOTS = 64
+"""Partitions there is room for, in a ring."""
 
 
-class Parts(NamedTuple):
+class SapSlots(NamedTuple):
+    """Slots behind those that slide kernels share."""
+
+    taken: int = len(S)  # rows that are in a partition
+    first: int = len(S) + 1  # slot of the oldest partition
+    parts: int = len(S) + 2  # how many there are
+    built: int = len(S) + 3  # meaningful rows of the oldest one, which expires; -1: it does not yet
+    sealed: int = len(S) + 4  # whether the newest takes no more rows
+    builds: int = len(S) + 5  # how often meaningful rows were looked for
+    made: int = len(S) + 6  # partitions made so far
+    prior: int = len(S) + 7  # scores of the pane before
+    size: int = len(S) + 8  # of the state
+
+
+P = SapSlots()
+
+
+class Partitions(NamedTuple):
     """The partitions, by slot."""
 
-    low: np.ndarray  # place of the first row
+    low: np.ndarray  # index of the first row
     high: np.ndarray  # one past the last
     pane: np.ndarray  # the last pane it has rows of
     panes: np.ndarray  # how many panes it has rows of
-    best: np.ndarray  # int64 (SLOTS, k): places of its k best
+    best: np.ndarray  # int64 (SLOTS, k): its k best rows
     size: np.ndarray  # how many those are
     prior: np.ndarray  # float64 (k): scores of the best of the pane before, best first
 
 
-class Rule(NamedTuple):
+class PartitionRule(NamedTuple):
     """When a partition ends, in panes."""
 
     least: int  # never before
@@ -46,79 +59,81 @@ class Rule(NamedTuple):
     drop: float  # in between, when scores fall by so many standard errors; infinite: never
 
 
+class SapScratch(NamedTuple):
+    """Memory for the k best of a pane."""
+
+    picked: Selection
+    unit: np.ndarray  # the k best of the pane, best first
+    merged: np.ndarray
+    order: np.ndarray
+    heads: np.ndarray  # how far the list of each partition was read
+    sort: SortScratch
+
+
 @kernel
-def advance(score, time, id, upto, k, clock, rule, parts, front, lists, state):
-    """Close what has ended, then take the rows of one pane, until there are none."""
-    size, slide, origin = clock
-    pick, pick_place = np.empty(2 * k), np.empty(2 * k, np.int64)
-    unit, other, order, heads = (
-        np.empty(k, np.int64),
-        np.empty(k, np.int64),
-        np.empty(k, np.int64),
-        np.empty(SLOTS, np.int64),
-    )
+def advance(arrivals, upto, k, assigner, rule, parts, front, answers, state):
+    """Close the windows that have ended, then take the rows of one pane, until there are none."""
+    size, slide, origin = assigner
+    score, time, _ = arrivals
+    scratch = SapScratch(
+        selection(k), np.empty(k, np.int64), np.empty(k, np.int64),
+        np.empty(k, np.uint32), np.empty(SLOTS, np.int64), sort_scratch(k),
+    )  # fmt: skip
     while True:
-        row = state[TAKEN]
+        row = state[P.taken]
         limit = time[row] if row < len(time) else upto
-        while state[PARTS] > 0 and origin + state[OLDEST] * slide + size <= limit:
-            if crowded(k, lists, state):
+        while state[P.parts] > 0 and origin + state[S.oldest] * slide + size <= limit:
+            if lacks_room(k, answers, state):
                 return NO_ROOM
-            start = origin + state[OLDEST] * slide
-            if state[BUILT] < 0 and time[parts.low[state[FIRST]]] < start:
-                if not meaningful(score, time, start, k, parts, front, heads, state):
+            start = origin + state[S.oldest] * slide
+            if state[P.built] < 0 and time[parts.low[state[P.first]]] < start:
+                if not _find_meaningful(arrivals, start, k, parts, front, scratch.heads, state):
                     return NO_NODE
-            tell(score, time, id, start, k, parts, front, heads, lists, state)
-            expire(time, start + slide, parts, state)
-        if state[PARTS] == 0:
-            if crowded(0, lists, state):
+            _answer(arrivals, start, k, parts, front, scratch.heads, answers, state)
+            _expire(time, start + slide, parts, state)
+        if state[P.parts] == 0:
+            if lacks_room(0, answers, state):
                 return NO_ROOM
-            rest(limit, clock, lists, state)
+            skip_empty(limit, assigner, answers, state)
         if row == len(time):
             return DONE
         pane = (limit - origin) // slide
-        stop = min(origin + state[OLDEST] * slide + size, origin + (pane + 1) * slide)
-        stop = until(time, row, stop)
-        found = best_unit(score, row, stop, k, pick, pick_place, unit, order)
-        take(score, row, stop, pane, k, rule, unit, found, other, parts, state)
-        state[TAKEN] = stop
+        stop = min(origin + state[S.oldest] * slide + size, origin + (pane + 1) * slide)
+        stop = lower_bound(time, stop, row, len(time))
+        found = _rank_pane(score, row, stop, k, scratch)
+        _add_pane(score, row, pane, found, k, rule, scratch, parts, state)
+        parts.high[(state[P.first] + state[P.parts] - 1) % SLOTS] = state[P.taken] = stop
 
 
 @kernel
-def best_unit(score, low, high, k, pick, place, unit, order):
-    """The k best of rows [low, high) into `unit`, best first; how many."""
-    n = high - low
+def _rank_pane(score, low, high, k, scratch):
+    """Put the k best of rows [low, high) into `unit`, best first. Return how many there are."""
+    best, row, n = scratch.picked.score, scratch.picked.row, high - low
     if n > k:
-        n = best_of(score, low, high, k, pick, place)
-        if place[0] > place[n - 1]:
-            place[:n] = place[:n][::-1].copy()
+        n = select_best(score, low, high, k, scratch.picked)
+        if row[0] > row[n - 1]:
+            row[:n] = row[:n][::-1].copy()
         for i in range(n):
-            pick[i] = score[place[i]]
+            best[i] = score[row[i]]
     else:
         for i in range(n):
-            pick[i], place[i] = score[low + i], low + i
-    if n <= FEW:
-        for i in range(n):  # insertion sort; of equals the later one first
-            j = i
-            while j > 0 and pick[order[j - 1]] <= pick[i]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = i
-    else:
-        ranked(pick, n, order)
+            best[i], row[i] = score[low + i], low + i
+    sort_by_score(best, 0, n, scratch.order, scratch.sort)
     for i in range(n):
-        unit[i] = place[order[i]]
+        scratch.unit[i] = row[scratch.order[i]]
     return n
 
 
-@kernel
-def take(score, low, high, pane, k, rule, unit, found, other, parts, state):
-    """Add the rows of a pane to the newest partition, or begin a new one with them."""
-    slot = (state[FIRST] + state[PARTS] - 1) % SLOTS
-    if state[PARTS] == 0 or state[SEALED] or ends(score, pane, rule, unit, found, parts, slot, state):
-        slot = (state[FIRST] + state[PARTS]) % SLOTS
-        state[PARTS] += 1
-        state[SEALED] = 0
-        state[MADE] += 1
+@inplace
+def _add_pane(score, low, pane, found, k, rule, scratch, parts, state):
+    """Add the rows of a pane, from `low` on, to the newest partition, or begin a new one with them."""
+    unit, merged = scratch.unit, scratch.merged
+    slot = (state[P.first] + state[P.parts] - 1) % SLOTS
+    if state[P.parts] == 0 or state[P.sealed] or _ends(score, pane, rule, unit, found, parts, slot, state):
+        slot = (state[P.first] + state[P.parts]) % SLOTS
+        state[P.parts] += 1
+        state[P.sealed] = 0
+        state[P.made] += 1
         parts.low[slot], parts.pane[slot], parts.panes[slot], parts.size[slot] = low, pane, 1, found
         for i in range(found):
             parts.best[slot, i] = unit[i]
@@ -128,33 +143,32 @@ def take(score, low, high, pane, k, rule, unit, found, other, parts, state):
         old, i, j, n = parts.best[slot], 0, 0, 0
         while n < k and (i < parts.size[slot] or j < found):
             if j < found and (i == parts.size[slot] or score[unit[j]] >= score[old[i]]):
-                other[n] = unit[j]
+                merged[n] = unit[j]
                 j += 1
             else:
-                other[n] = old[i]
+                merged[n] = old[i]
                 i += 1
             n += 1
         for i in range(n):
-            old[i] = other[i]
+            old[i] = merged[i]
         parts.size[slot] = n
-    parts.high[slot] = high
-    state[PRIOR] = found
+    state[P.prior] = found
     for i in range(found):
         parts.prior[i] = score[unit[i]]
 
 
-@kernel
-def ends(score, pane, rule, unit, found, parts, slot, state):
-    """Whether a partition ends before this pane: it is long, or the pane's best are worse than those of the one before.
+@inplace
+def _ends(score, pane, rule, unit, found, parts, slot, state):
+    """Return whether a partition ends before this pane: it is long, or the pane's best are worse than those before.
 
-    Where scores fall, what is behind the best of a partition matters as soon as those expire: better to have it in a
+    Where scores fall, what is behind the best of a partition matters as soon as those expire: it had better be in a
     partition of its own. Wilcoxon's rank sum, in its normal approximation.
     """
     if pane == parts.pane[slot] or parts.panes[slot] < rule.least:
         return False
     if parts.panes[slot] >= rule.most:
         return True
-    n, better, i = state[PRIOR], 0, 0
+    n, better, i = state[P.prior], 0, 0
     for j in range(found):  # pairs in which this pane's row is the better one
         while i < n and parts.prior[i] >= score[unit[j]]:
             i += 1
@@ -163,103 +177,96 @@ def ends(score, pane, rule, unit, found, parts, slot, state):
 
 
 @kernel
-def meaningful(score, time, start, k, parts, front, heads, state):
-    """The oldest partition begins to expire: those of its rows that fewer than k later ones beat, best first.
+def _find_meaningful(arrivals, start, k, parts, front, heads, state):
+    """Rank the rows of the oldest partition, which begins to expire, that fewer than k later ones beat.
 
-    One walk back, above the k best of all later partitions. False if `front` has no room.
+    One scan back, above the k best of all later partitions. Returns False if `front` has no room.
     """
-    first, count = state[FIRST], state[PARTS]
+    score, time, _ = arrivals
+    first, count = state[P.first], state[P.parts]
     later, size = np.empty(k), 0
     heads[:count] = 0
     while size < k:
-        top = ahead(score, time, start, 1, parts, front, heads, state)
+        top = _next_best(score, time, start, 1, parts, front, heads, state)
         if top < 0:
             break
-        slot = (first + top) % SLOTS
-        later[size] = score[parts.best[slot, heads[top]]]
+        later[size] = score[parts.best[(first + top) % SLOTS, heads[top]]]
         heads[top] += 1
         size += 1
-    heap = later[:size][::-1].copy()  # rising: a heap
-    whole = np.empty(k)
-    whole[:size] = heap
-    low, at, found = before(time, start, parts.low[first], parts.high[first]), parts.high[first], 0
-    while at > low:
-        if size == k:
-            at = passed_back(score, whole[0], at, low)
-            if at == low:
-                break
-        at -= 1
-        if found == len(front):
-            return False
-        front[found] = at
-        found += 1
-        size = push_latest(whole, size, k, score[at])
-    values, order = np.empty(found), np.empty(found, np.int64)
-    rising = front[:found][::-1].copy()
+    later[:size] = later[:size][::-1].copy()  # rising: a heap
+    low, none = lower_bound(time, start, parts.low[first], parts.high[first]), np.empty(0, np.int64)
+    found = unbeaten(score, low, parts.high[first], k, later, size, none, 0, front)
+    if found < 0:
+        return False
+    rows, values, order = front[:found][::-1].copy(), np.empty(found), np.empty(found, np.uint32)
     for i in range(found):
-        values[i] = score[rising[i]]
-    if found > 0:
-        ranked(values, found, order)
+        values[i] = score[rows[i]]
+    sort_by_score(values, 0, found, order, sort_scratch(found))
     for i in range(found):
-        front[i] = rising[order[i]]
-    state[BUILT] = found
-    state[BUILDS] += 1
+        front[i] = rows[order[i]]
+    state[P.built] = found
+    state[P.builds] += 1
     if count == 1:
-        state[SEALED] = 1
+        state[P.sealed] = 1
     return True
 
 
-@kernel
-def ahead(score, time, start, least, parts, front, heads, state):
-    """Which partition, from number `least` on, has the best row next; -1: none has any."""
+@inplace
+def _next_best(score, time, start, least, parts, front, heads, state):
+    """Return which partition, from number `least` on, has the best unread row; -1: none has any."""
     best, top, its = -1, -np.inf, -1
-    for p in range(least, state[PARTS]):
-        slot = (state[FIRST] + p) % SLOTS
-        if p == 0 and state[BUILT] >= 0:
-            while heads[0] < state[BUILT] and time[front[heads[0]]] < start:
+    for p in range(least, state[P.parts]):
+        slot = (state[P.first] + p) % SLOTS
+        if p == 0 and state[P.built] >= 0:
+            while heads[0] < state[P.built] and time[front[heads[0]]] < start:
                 heads[0] += 1
-            if heads[0] == state[BUILT]:
+            if heads[0] == state[P.built]:
                 continue
-            place = front[heads[0]]
+            row = front[heads[0]]
         else:
             if heads[p] == parts.size[slot]:
                 continue
-            place = parts.best[slot, heads[p]]
-        if its < 0 or score[place] > top or (score[place] == top and place > its):
-            best, top, its = p, score[place], place
+            row = parts.best[slot, heads[p]]
+        if its < 0 or outranks(score[row], row, top, its):
+            best, top, its = p, score[row], row
     return best
 
 
-@kernel
-def tell(score, time, id, start, k, parts, front, heads, lists, state):
-    """The k best of all partitions: their lists are ranked, so only their heads are compared. O(k * partitions)."""
-    at, n = state[OUT], 0
-    heads[: state[PARTS]] = 0
+@inplace
+def _answer(arrivals, start, k, parts, front, heads, answers, state):
+    """Write the k best of all partitions: their lists are ranked, so only their heads are compared.
+
+    O(k * partitions).
+    """
+    score, time, id = arrivals
+    at, n = state[S.rows], 0
+    for p in range(state[P.parts]):
+        heads[p] = 0
     while n < k:
-        p = ahead(score, time, start, 0, parts, front, heads, state)
+        p = _next_best(score, time, start, 0, parts, front, heads, state)
         if p < 0:
             break
-        slot = (state[FIRST] + p) % SLOTS
-        place = front[heads[0]] if p == 0 and state[BUILT] >= 0 else parts.best[slot, heads[p]]
+        slot = (state[P.first] + p) % SLOTS
+        row = front[heads[0]] if p == 0 and state[P.built] >= 0 else parts.best[slot, heads[p]]
         heads[p] += 1
-        lists.id[at + n], lists.score[at + n] = id[place], score[place]
+        answers.id[at + n], answers.score[at + n] = id[row], score[row]
         n += 1
-    say(n, lists, state)
-    if state[BUILT] > 0 and heads[0] > n:  # more than an answer was passed over, most of it expired
+    close_oldest(n, answers, state)
+    if state[P.built] > 0 and heads[0] > n:  # more than an answer was skipped, most of it expired
         kept = 0
-        for i in range(state[BUILT]):
-            place = front[i]
-            front[kept] = place
-            kept += time[place] >= start
-        state[BUILT] = kept
+        for i in range(state[P.built]):
+            row = front[i]
+            front[kept] = row
+            kept += time[row] >= start
+        state[P.built] = kept
 
 
-@kernel
-def expire(time, start, parts, state):
+@inplace
+def _expire(time, start, parts, state):
     """Forget the partitions of which no row is in the next window."""
-    while state[PARTS] > 0 and time[parts.high[state[FIRST]] - 1] < start:
-        state[FIRST] = (state[FIRST] + 1) % SLOTS
-        state[PARTS] -= 1
-        state[BUILT] = -1
-    if state[PARTS] == 0:
-        state[SEALED] = 0
+    while state[P.parts] > 0 and time[parts.high[state[P.first]] - 1] < start:
+        state[P.first] = (state[P.first] + 1) % SLOTS
+        state[P.parts] -= 1
+        state[P.built] = -1
+    if state[P.parts] == 0:
+        state[P.sealed] = 0

@@ -1,133 +1,144 @@
 """The k best of a run of rows, in one pass that looks closely at few of them."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skyband.kernels._jit import inline, inplace, kernel
-from skyband.kernels.front import passed, passed_back
+from skyband.kernels.search import last_exceeding, next_reaching
 
-_RARE = 64  # rows for each of the k, after which so few get in that many are compared at once
+_RARE = 64  # rows for each of the k, after which so few are selected that many are compared at once
+
+
+class Selection(NamedTuple):
+    """Memory to select the k best rows."""
+
+    score: np.ndarray  # 2 k
+    row: np.ndarray
+    above: np.ndarray
+    below: np.ndarray
 
 
 @kernel
-def best_of(score, low, high, k, kept, place):
-    """Put the k best of `score[low:high]` into `kept`, their places into `place`; return how many.
-
-    `kept` and `place` hold at least 2 k. The walk goes from the end where scores look better, so that most
-    rows meet a high bar. What comes out is in the order of the walk; of equals the later one wins, whichever way
-    it went. O(high - low) comparisons, most of them branch-free, and O(k log(rows / k)) moves in random order.
-    """
-    room = 2 * k
-    size = min(room, high - low)
-    if falls(score, low, high):
-        for i in range(size):
-            kept[i], place[i] = score[low + i], low + i
-        at, bar = low + size, -np.inf
-        if size > k:
-            size, bar = cut(kept, place, size, k, True)
-        while at < high:
-            at = passed(score, bar, at, high)
-            if at < high:
-                kept[size], place[size] = score[at], at
-                size += 1
-                at += 1
-                if size == room:
-                    size, bar = cut(kept, place, size, k, True)
-        return cut(kept, place, size, k, True)[0] if size > k else size
-    for i in range(size):
-        kept[i], place[i] = score[high - 1 - i], high - 1 - i
-    at, bar = high - size, -np.inf
-    if size > k:
-        size, bar = cut(kept, place, size, k, False)
-    while at > low:
-        at = passed_back(score, bar, at, low)
-        if at > low:
-            at -= 1
-            kept[size], place[size] = score[at], at
-            size += 1
-            if size == room:
-                size, bar = cut(kept, place, size, k, False)
-    return cut(kept, place, size, k, False)[0] if size > k else size
+def selection(k):
+    """Allocate memory to select the k best rows."""
+    return Selection(np.empty(2 * k), np.empty(2 * k, np.int64), np.empty(2 * k), np.empty(2 * k))
 
 
 @inplace
-def best_few(score, low, high, k, kept, place):
-    """Like `best_of` for a small k, where scores do not rise: best first, of equals the later one.
+def select_best(score, low, high, k, picked):
+    """Select the k best of score[low:high]. Return how many there are.
 
-    O(k) for each that enters, of which there are few but where scores rise.
+    The scan starts at the end where scores look better, so that most rows meet a high bound, and leaves the selected
+    rows in its own order; of equal scores the later row is selected either way. O(high - low) comparisons, most of them
+    branch-free, and O(k log(rows / k)) moves in random order.
     """
-    size, bar, rare = 0, -np.inf, min(low + _RARE * k, high)
+    best, place = picked.score, picked.row
+    room = 2 * k
+    size = min(room, high - low)
+    forward = _looks_sorted(score, low, high, 1.0)
+    for i in range(size):
+        row = low + i if forward else high - 1 - i
+        best[i], place[i] = score[row], row
+    at, bound = low + size if forward else high - size, -np.inf
+    if size > k:
+        size, bound = _cut(picked, size, k, forward)
+    while True:
+        if forward:
+            at = next_reaching(score, bound, at, high)
+            if at == high:
+                break
+            row = at
+            at += 1
+        else:
+            at = last_exceeding(score, bound, at, low)
+            if at == low:
+                break
+            at -= 1
+            row = at
+        best[size], place[size] = score[row], row
+        size += 1
+        if size == room:
+            size, bound = _cut(picked, size, k, forward)
+    return _cut(picked, size, k, forward)[0] if size > k else size
+
+
+@inplace
+def select_few(score, low, high, k, picked):
+    """Do the same for a small k where scores do not rise: best first, of equal scores the later row.
+
+    O(k) for each row that is selected for a while, of which there are few unless scores rise.
+    """
+    best, place = picked.score, picked.row
+    size, bound, rare = 0, -np.inf, min(low + _RARE * k, high)
     for i in range(low, rare):
-        if score[i] >= bar:  # never so for NaN
-            size = put(kept, place, size, k, score[i], i)
+        if score[i] >= bound:  # never so for NaN
+            size = _insert(best, place, size, k, score[i], i)
             if size == k:
-                bar = kept[k - 1]
+                bound = best[k - 1]
     i = rare
     while i < high:
-        i = passed(score, bar, i, high)
+        i = next_reaching(score, bound, i, high)
         if i < high:
-            size = put(kept, place, size, k, score[i], i)
+            size = _insert(best, place, size, k, score[i], i)
             if size == k:
-                bar = kept[k - 1]
+                bound = best[k - 1]
             i += 1
     return size
 
 
 @inline
-def put(kept, place, size, k, score, row):
-    """Put a row among the best, before those that are not better; how many there are then."""
+def _insert(best, place, size, k, score, row):
     size = min(size + 1, k)
     j = size - 1
-    while j > 0 and kept[j - 1] <= score:
-        kept[j], place[j] = kept[j - 1], place[j - 1]
+    while j > 0 and best[j - 1] <= score:
+        best[j], place[j] = best[j - 1], place[j - 1]
         j -= 1
-    kept[j], place[j] = score, row
+    best[j], place[j] = score, row
     return size
 
 
 @inplace
-def falls(score, low, high):
-    """Whether the first rows look better than the last: by sixteen of each."""
+def looks_rising(score, low, high):
+    """Return whether the last rows look better than the first, by sixteen of each."""
+    return _looks_sorted(score, low, high, -1.0)
+
+
+@inline
+def _looks_sorted(score, low, high, sign):
     ahead = 0
     for i in range(min(16, (high - low) // 2)):
-        ahead += score[low + i] > score[high - 1 - i]
+        ahead += sign * score[low + i] > sign * score[high - 1 - i]
     return ahead > 12
 
 
 @inplace
-def rises(score, low, high):
-    """Whether the last rows look better than the first: by sixteen of each."""
-    ahead = 0
-    for i in range(min(16, (high - low) // 2)):
-        ahead += score[low + i] < score[high - 1 - i]
-    return ahead > 12
-
-
-@kernel
-def cut(kept, place, size, k, last):
-    """Keep the k best of the first `size`, in their order, of equals the last or the first ones; and the k-th score."""
-    bar = kth_largest(kept, size, k)
-    passed = 0  # equals to pass over before some are kept, if the last ones are
+def _cut(picked, size, k, last):
+    """Keep the k best of the first `size`, in their order, of equal ones the last or the first. Also the k-th score."""
+    best, place = picked.score, picked.row
+    bound = _kth_largest(best, size, k, picked.above, picked.below)
+    skip = 0  # rows equal to the bound to drop before some are kept, if the last ones are
     equals = k
     for i in range(size):
-        equals -= kept[i] > bar
-        passed += kept[i] == bar
-    passed = passed - equals if last else 0
+        equals -= best[i] > bound
+        skip += best[i] == bound
+    skip = skip - equals if last else 0
     new = 0
     for i in range(size):
-        s = kept[i]
-        kept[new] = s
+        s = best[i]
+        best[new] = s
         place[new] = place[i]
-        new += s > bar or (s == bar and passed <= 0 and equals > 0)
-        equals -= s == bar and passed <= 0
-        passed -= s == bar
-    return new, bar
+        new += s > bound or (s == bound and skip <= 0 and equals > 0)
+        equals -= s == bound and skip <= 0
+        skip -= s == bound
+    return new, bound
 
 
-@kernel
-def kth_largest(values, size, k):
-    """The k-th largest of the first `size` values. Expected O(size), with no branch to mispredict."""
-    above = values[:size].copy()
-    below = np.empty(size, np.float64)
+@inplace
+def _kth_largest(values, size, k, above, below):
+    """Return the k-th largest of the first `size` values. Quickselect without unpredictable branches, O(size)."""
+    for i in range(size):
+        above[i] = values[i]
     want = k
     while True:
         a, b, c = above[0], above[size // 2], above[size - 1]
@@ -149,23 +160,58 @@ def kth_largest(values, size, k):
             size = less
 
 
-@inline
-def before(values, bound, low, high):
-    """How far `values[low:high]`, which rise, stay below `bound`: gallop, then halve. O(log distance)."""
-    if low < high:
-        guess = low + bound - values[low]  # row numbers have no gaps
-        if low < guess < high and values[guess - 1] < bound <= values[guess]:
-            return guess
-    step = 1
-    at = low
-    while at + step <= high and values[at + step - 1] < bound:
-        at += step
-        step += step
-    end = min(at + step, high)
-    while at < end:
-        mid = (at + end) >> 1
-        if values[mid] < bound:
-            at = mid + 1
-        else:
-            end = mid
-    return at
+# ------------------------------------------------------------ before a shuffle
+
+
+@kernel
+def best_of_panes(score, time, id, code, codes, k):
+    """Mark the k best rows of each code (a pane of a group): by score, then time, then id.
+
+    Rows that agree with the k-th in all three are marked too: which of them counts depends on other partitions.
+    O(n), more only for ties at the k-th.
+    """
+    keep = np.ones(len(score), np.bool_)
+    first = np.zeros(codes + 1, np.int64)
+    for c in code:
+        first[c + 1] += 1
+    for c in range(codes):
+        first[c + 1] += first[c]
+    order = np.empty(len(code), np.int64)
+    at = first[:-1].copy()
+    for i in range(len(code)):
+        order[at[code[i]]] = i
+        at[code[i]] += 1
+    longest = (first[1:] - first[:-1]).max() if codes else 0
+    run, above, below = np.empty(longest), np.empty(longest), np.empty(longest)
+    for c in range(codes):
+        low, high = first[c], first[c + 1]
+        if high - low > k:
+            for j in range(low, high):
+                run[j - low] = score[order[j]]
+            bound = _kth_largest(run, high - low, k, above, below)
+            better = 0
+            for j in range(low, high):
+                better += score[order[j]] > bound
+                keep[order[j]] = score[order[j]] >= bound
+            _keep_latest(score, time, id, order[low:high], bound, k - better, keep)
+    return keep
+
+
+@kernel
+def _keep_latest(score, time, id, order, bound, places, keep):
+    """Of the rows with score `bound`, keep those with the largest time and id, as many as there are places."""
+    tied = np.empty(len(order), np.int64)
+    n = 0
+    for i in order:
+        if score[i] == bound:
+            tied[n] = i
+            n += 1
+    if n <= places:
+        return
+    rank = np.argsort(id[tied[:n]], kind="mergesort")  # by id, then stably by time: the best come last
+    rank = rank[np.argsort(time[tied[:n]][rank], kind="mergesort")]
+    last = tied[rank[n - places]]
+    for j in range(n - places):
+        i = tied[rank[j]]
+        if time[i] != time[last] or id[i] != id[last]:
+            keep[i] = False

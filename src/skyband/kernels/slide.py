@@ -1,65 +1,61 @@
-"""What kernels driven by closing windows share: the numbers they keep, the lists they fill, their panes."""
+"""What kernels driven by closing windows share: their state, the answers they write, windows without rows."""
 
-from skyband.kernels._jit import kernel
+from typing import NamedTuple
 
-# What a kernel leaves in `state` between two calls.
-OLDEST = 0  # the oldest window that is still open
-NEWEST = 1  # the newest window that has been opened
-COUNT = 2  # objects kept now
-PEAK = 3  # objects kept at once, at most
-SPOKE = 4  # 1: the window before the oldest had rows, so an empty one must be told
-FREE = 5  # first of the chained free nodes, -1: none
-ROW = 6  # the next arrival
-LISTS = 7  # lists given out in this round
-OUT = 8  # rows in those lists
-STATE = 9
+from skyband.kernels._jit import inplace
 
-# Why a kernel came back.
-DONE = 0
-NO_NODE = 1
-NO_ROOM = 2
+DONE, NO_NODE, NO_ROOM = range(3)
+"""Why a kernel returns: all rows are taken, it needs more nodes, or more room for answers."""
 
 
-@kernel
-def crowded(k, lists, state):
-    """Whether one more list may find no room."""
-    return state[LISTS] + 1 >= len(lists.first) or state[OUT] + k > len(lists.id)
+class SlideSlots(NamedTuple):
+    """Slots of the state that a kernel keeps between two calls. Those of MinTopk and SAP follow."""
+
+    oldest: int = 0  # the oldest open window
+    newest: int = 1  # the newest window that was opened
+    candidates: int = 2
+    peak: int = 3  # candidates at once, at most
+    nonempty: int = 4  # whether the window before the oldest had rows
+    free: int = 5  # first of the chained free nodes, -1: none
+    row: int = 6  # the next arrival
+    lists: int = 7  # lists in the answer buffer
+    rows: int = 8  # rows in the answer buffer
 
 
-@kernel
-def say(rows, lists, state):
-    """Note that the oldest window's list, of `rows` rows, has been written; go to the next window."""
-    at = state[LISTS]
-    lists.step[at] = state[OLDEST]
-    lists.first[at] = state[OUT]
-    state[OUT] += rows
-    lists.first[at + 1] = state[OUT]
-    state[LISTS] = at + 1
-    state[OLDEST] += 1
-    state[SPOKE] = rows > 0
+S = SlideSlots()
 
 
-@kernel
-def rest(limit, clock, lists, state):
-    """With nothing kept: tell the first empty window, skip the others that end by `limit`."""
-    size, slide, origin = clock
-    if state[SPOKE] and origin + state[OLDEST] * slide + size <= limit:
-        say(0, lists, state)
-    state[OLDEST] = max(state[OLDEST], (limit - origin - size) // slide + 1)
+class Assigner(NamedTuple):
+    """Windows as numbers: window w is [origin + w * slide, origin + w * slide + size)."""
+
+    size: int
+    slide: int
+    origin: int
 
 
-@kernel
-def until(time, row, stop):
-    """The first row from `row` on whose time is `stop` or later. O(log distance)."""
-    low, step = row, 1
-    while low + step < len(time) and time[low + step - 1] < stop:
-        low += step
-        step *= 2
-    high = min(len(time), low + step)
-    while low < high:
-        mid = (low + high) // 2
-        if time[mid] < stop:
-            low = mid + 1
-        else:
-            high = mid
-    return low
+@inplace
+def lacks_room(k, answers, state):
+    """Return whether an answer of k rows may find no room."""
+    return state[S.lists] + 1 >= len(answers.first) or state[S.rows] + k > len(answers.id)
+
+
+@inplace
+def close_oldest(rows, answers, state):
+    """Close the oldest window, whose answer of `rows` rows was written."""
+    listed = state[S.lists]
+    answers.step[listed] = state[S.oldest]
+    answers.first[listed] = state[S.rows]
+    state[S.rows] += rows
+    answers.first[listed + 1] = state[S.rows]
+    state[S.lists] = listed + 1
+    state[S.oldest] += 1
+    state[S.nonempty] = rows > 0
+
+
+@inplace
+def skip_empty(limit, assigner, answers, state):
+    """Without candidates: emit the first empty window, skip the others that end by `limit`."""
+    size, slide, origin = assigner
+    if state[S.nonempty] and origin + state[S.oldest] * slide + size <= limit:
+        close_oldest(0, answers, state)
+    state[S.oldest] = max(state[S.oldest], (limit - origin - size) // slide + 1)

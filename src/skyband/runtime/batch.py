@@ -34,10 +34,10 @@ class PreparedBatch(NamedTuple):
 
     def in_order(self) -> bool:
         """Whether the rows come by time, and at equal times by id."""
-        from skyband.kernels.order import in_order, rises
+        from skyband.kernels.columns import is_sorted, is_sorted_by_time_and_id
 
         ids = self.id_order()
-        return bool(rises(self.time)) if ids is None else bool(in_order(self.time, ids))
+        return bool(is_sorted(self.time)) if ids is None else bool(is_sorted_by_time_and_id(self.time, ids))
 
     def sorted(self) -> PreparedBatch:
         """The rows by time and id; those that agree in both as they came."""

@@ -163,7 +163,7 @@ def _dense(code: np.ndarray) -> tuple[np.ndarray, int]:
 
 def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Codes, the rank of each in the order in which they are first seen, and where that is."""
-    from skyband.kernels.order import first_seen
+    from skyband.kernels.columns import first_seen
 
     if codes > 4 * len(code) + (1 << 20):
         _, code = np.unique(code, return_inverse=True)

@@ -24,14 +24,14 @@ MEMORY = 1 << 30
 
 def rising(source: Source, name: str, kind: TimeType) -> bool:
     """Whether the times of a finite source never go back. Reads one column."""
-    from skyband.kernels.order import rises
+    from skyband.kernels.columns import is_sorted
 
     assert source.column is not None
     last = -(1 << 62)
     for column in source.column(name):
         time, missing = kind.micros(column)
         time = time if missing is None else time[~missing]
-        if len(time) and (time[0] < last or not rises(time)):
+        if len(time) and (time[0] < last or not is_sorted(time)):
             return False
         last = int(time[-1]) if len(time) else last
     return True

@@ -303,13 +303,13 @@ class Pipeline:
             self._positions[0] += len(part.score)
             moved = None
         else:
-            from skyband.kernels.order import numbered
+            from skyband.kernels.columns import number_rows
 
             assert self.groups is not None
             more = grown_capacity(len(self.groups), len(self._positions)) - len(self._positions)
             if len(self.groups) > len(self._positions):
                 self._positions = np.concatenate([self._positions, np.zeros(more, np.int64)])
-            position = numbered(part.group, self._positions)
+            position = number_rows(part.group, self._positions)
             moved = part.group
         part = self._ranked_only(part._replace(time=position, id=None, missing=None))
         return self._advance([part], self.positions, moved)

@@ -45,11 +45,11 @@ class GroupRuns:
 
     def numbers(self, group: np.ndarray, time: np.ndarray, groups: int, spans: Spans) -> np.ndarray:
         """The run of each row, given its group; there are so many groups."""
-        from skyband.kernels.order import run_numbers
+        from skyband.kernels.columns import Windows, number_runs
 
         self._make_room(groups, self.count + len(group))
-        number, self.count = run_numbers(
-            read_only(group), read_only(time), self._run, self._last, self._owner, self.count, *spans
+        number, self.count = number_runs(
+            read_only(group), read_only(time), self._run, self._last, self._owner, self.count, Windows(*spans)
         )
         self.count = int(self.count)
         return number

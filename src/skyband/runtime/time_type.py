@@ -87,7 +87,7 @@ class TimeType:
 
     def _check_range(self, ticks: np.ndarray) -> None:
         """Refuse times whose windows would not fit into 64 bits of microseconds."""
-        from skyband.kernels.order import bounds
+        from skyband.kernels.columns import bounds
 
         if not len(ticks):
             return

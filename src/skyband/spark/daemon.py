@@ -18,7 +18,7 @@ WARM = (
     "skyband.spark.share",
     "skyband.spark.maintain",
     "skyband.engines.sweep_each_row",
-    "skyband.kernels.prune",
+    "skyband.kernels.select",
 )
 _FIRST = 12  # tasks of a worker: by then it has met each kind
 

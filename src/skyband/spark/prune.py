@@ -125,14 +125,14 @@ class Packer:
         return pane, np.asarray(self.clock.pane_end(starts))
 
     def _pruned(self, part: PreparedBatch, pane: np.ndarray, ends: np.ndarray) -> PreparedBatch:
-        from skyband.kernels.prune import best_rows
+        from skyband.kernels.select import best_of_panes
 
         groups = 1 if self.groups is None else len(self.groups)
         code, codes = pane * groups + part.group, len(ends) * groups
         if codes > 4 * len(code) + 1024:
             _, code = np.unique(code, return_inverse=True)
             codes = int(code.max(initial=-1)) + 1
-        keep = best_rows(part.score, part.time, part.id_order(), code, codes, self.query.k)
+        keep = best_of_panes(part.score, part.time, part.id_order(), code, codes, self.query.k)
         return part if keep.all() else part.take(np.flatnonzero(keep))
 
     def packed(self) -> Iterator[pa.RecordBatch]:

@@ -218,7 +218,7 @@ def _local(column: np.ndarray) -> tuple[np.ndarray, int]:
 
 def folded(code: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """One total for each code, by rising code: where each code first stands, its whole numbers and doubles."""
-    from skyband.kernels.order import first_seen
+    from skyband.kernels.columns import first_seen
     from skyband.kernels.totals import fold
 
     codes = int(code.max(initial=-1)) + 1

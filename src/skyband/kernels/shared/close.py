@@ -3,7 +3,7 @@
 import numpy as np
 
 from skyband.kernels._jit import inline, inplace
-from skyband.kernels.band import FEW
+from skyband.kernels.ranking import FEW
 from skyband.kernels.shared.room import (
     AHEAD,
     ANEW,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skyband.kernels._jit import inplace, kernel
-from skyband.kernels.band import FEW
+from skyband.kernels.ranking import FEW
 from skyband.kernels.shared.close import closed, warmed
 from skyband.kernels.shared.merge import folded, inserted, merged
 from skyband.kernels.shared.room import (

@@ -3,8 +3,7 @@
 import numpy as np
 
 from skyband.kernels._jit import inplace
-from skyband.kernels.band import FEW
-from skyband.kernels.radix import falling
+from skyband.kernels.ranking import FEW, sort_by_score
 from skyband.kernels.views import AFTER, fewer
 
 
@@ -19,8 +18,8 @@ def merged(band, size, young, spare, room, sight, views, now):
     score, time, id, pane = band
     to_score, to_time, to_id, to_pane = spare
     at, end, k, count, place, step_end, step_k, fewest = sight
-    order, fresh, keys, other_keys, other, counts = room[0], room[1], room[2], room[3], room[4], room[5]
-    ranking(score, size, young, order, fresh, keys, other_keys, other, counts)
+    order = room.order
+    ranking(score, size, young, order, room.fresh, room.sort)
     opened(end, k, count, views, now)
     out = sifted(score, time, id, pane, order, size + young, to_score, to_time, to_id, to_pane, k, count)
     if views > fewest[0]:  # not every time: few have come
@@ -151,13 +150,13 @@ def sieved(score, time, id, pane, low, high, to_score, to_time, to_id, to_pane, 
 
 
 @inplace
-def ranking(score, size, young, order, fresh, keys, other_keys, other, count):
+def ranking(score, size, young, order, fresh, scratch):
     """The places of `size` ranked rows and the `young` ones behind them, best first, of equals the later one.
 
     The two runs are merged from both ends at once: two chains of comparisons that need not wait for each other.
     """
-    falling(score, size, young, fresh, keys, other, other_keys, count)
-    sorted_score = keys.view(np.float64)
+    sort_by_score(score, size, young, fresh, scratch)
+    sorted_score = scratch.key.view(np.float64)
     for j in range(young):
         sorted_score[j] = score[size + fresh[j]]
     i = j = at = 0 * size

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.kernels._jit import inline, inplace, kernel
-from skyband.kernels.band import FEW
+from skyband.kernels.ranking import FEW, SortScratch, sort_scratch
 from skyband.kernels.simd import LANES, compress, mask_ge, popcount
 from skyband.kernels.views import AFTER, STEPS
 
@@ -53,9 +53,7 @@ class Room(NamedTuple):
 
     order: np.ndarray  # places, best first
     fresh: np.ndarray
-    keys: np.ndarray
-    other_keys: np.ndarray
-    other: np.ndarray
+    sort: SortScratch
     tally: np.ndarray
     kind: np.ndarray  # int32: of what kind the score of a row is that is not ranked
     edges: np.ndarray  # float64: where the kinds of scores begin
@@ -107,9 +105,7 @@ def workroom(size):
     return Room(
         np.empty(size, np.uint32),
         np.empty(size, np.uint32),
-        np.empty(size, np.uint64),
-        np.empty(size, np.uint64),
-        np.empty(size, np.uint32),
+        sort_scratch(size),
         np.empty(2048, np.int64),
         np.empty(size, np.int32),
         np.empty(KINDS + KINDS // LANES, np.float64),
