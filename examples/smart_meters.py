@@ -120,7 +120,7 @@ def main() -> None:
         for (end, street), cells in sorted(top.items()):
             print(f"{end // 3600}:{end // 60 % 60:02}   {street:<12}" + "".join(f"{cell:>16}" for cell in cells))
         sender.join()
-    print(f"\n{answers.stats.rows:,} readings came over MQTT, {answers.stats.late} too late.")
+    print(f"\n{answers.stats.rows:,} readings came over MQTT, {answers.stats.late_rows} too late.")
     print("A grid operator who sees the sauna at 17:45 can ask it to wait, before the fuse of the street goes.")
 
 

@@ -33,7 +33,7 @@ FEATURES = {
     "import skyband.spark.sink": "sql",
     "sb.spark.view(None, 1, 'x')": "spark",
     "sb.spark.register(None)": "spark",
-    "sb.spark.controlled(None, None)": "spark",
+    "sb.spark.with_commands(None, None)": "spark",
     "sb.tables.open_table('sqlite://', 'stock', key='id')": "sql",
     "sb.tables.SqlTable('sqlite://', 't', key='id').fetch([1], ['x'])": "sql",
     "sb.tables.Http('http://h', key='id').fetch([1], ['x'])": "remote",

@@ -53,7 +53,7 @@ def test_times_at_both_ends_of_the_range_are_answered(operator, size):
     window = sb.Sliding(f"{size[0]} us", f"{size[1]} us")
     query = OPERATORS[operator](window)
     found, counts = sb.run(query, rows(times, pa.int64()), stats=True)
-    assert (counts.rows, counts.late, counts.without_time) == (7, 0, 0)
+    assert (counts.rows, counts.late_rows, counts.without_time) == (7, 0, 0)
     if operator in ("one query", "groups", "leaderboard", "join"):
         want = oracle.sliding([(1.0 + n, t, n) for n, t in enumerate(times)], 1, *size)
         starts = [window * size[1] for window, _ in want]
@@ -65,7 +65,7 @@ def test_times_at_both_ends_of_the_range_are_answered(operator, size):
 def test_rows_far_apart_are_all_answered_or_counted_as_late(late):
     batches = [rows([t]) for t in (FAR, -FAR, 0, FAR - 1)]
     found, counts = sb.run(asked(sb.Tumbling("1 s")), batches, stats=True, late=late)
-    assert (found.num_rows, counts.rows, counts.late) == (1, 4, 2)
+    assert (found.num_rows, counts.rows, counts.late_rows) == (1, 4, 2)
 
 
 def test_two_queries_over_rows_far_apart_do_not_lay_out_all_panes_between():
@@ -92,7 +92,7 @@ def test_a_watermark_that_is_too_far_is_refused_by_every_operator(operator, wate
 def test_a_watermark_at_the_end_of_time_closes_all_windows_and_makes_later_rows_late(operator):
     query = OPERATORS[operator](WINDOW)
     _, counts = sb.run(query, [(rows([1]), FAR), (rows([2]), None), (rows([3]), -FAR)], stats=True)
-    assert (counts.rows, counts.late) == (3, 2)
+    assert (counts.rows, counts.late_rows) == (3, 2)
 
 
 @pytest.mark.parametrize("watermark", [float("inf"), np.float64("nan"), "soon", b"x", [1], np.datetime64("NaT")])

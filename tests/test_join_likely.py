@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.join.candidates import Candidates
-from skyband.join.policies import NAMED, Likely
-from skyband.join.replica import Replica
 from skyband.kernels.likely import spared
+from skyband.operators.lookup_join.policies import NAMED_POLICIES, Candidates, Likely
+from skyband.operators.lookup_join.replica import Replica
 
 SLIDE = 10
 
@@ -69,7 +68,7 @@ def learned(*, last, keys=12, rounds=20):
     """A replica of keys whose values last a slide, or do not."""
     rng = np.random.default_rng(1)
     replica = Replica(("y",), SLIDE)
-    replica.grow(keys)
+    replica.make_room(keys)
     values = rng.random(keys)
     for step in range(rounds):
         values = np.where(rng.random(keys) < last, values, rng.random(keys))
@@ -99,7 +98,7 @@ def test_where_nothing_lasts_it_reads_the_list_from_the_top_and_then_the_rest():
     replica, _, now = learned(last=0.0)
     assert replica.lasts() < 0.1
     found = candidates(replica, now + SLIDE, 2, listed=[0, 1, 2, 4])
-    top = NAMED["top"](found, replica, 6, now + SLIDE)
+    top = NAMED_POLICIES["top"](found, replica, 6, now + SLIDE)
     assert Likely()(found, replica, 6, now + SLIDE).tolist() == [*top.tolist(), *found.id[[3, 5]].tolist()]
     few = Likely()(found, replica, 3, now + SLIDE)  # below 2 k there is more to know than the list
     assert len(few) == 3

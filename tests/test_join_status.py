@@ -277,7 +277,7 @@ def test_a_reply_after_the_deadline_reaches_an_object_that_was_dropped_meanwhile
 
     join = join_of(Slow(), **USUAL, initial=START, deadline="50 ms", retries=0, unlisted="ignore")
     found, stats = sb.run(asked(join), batches(), stats=True)
-    assert stats.overdue == 1
+    assert stats.missed_deadline == 1
     assert statuses(found, end=5) == [(1, 1.0, "exact")]
     assert statuses(found, end=10) == [(2, 3.0, "approximate")], "1 has 100, and its row is gone"
 

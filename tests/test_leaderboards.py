@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
+from pipelines import Line
+from skyband.operators.plan import plan
 from skyband.runtime.ids import id_numbers
-from skyband.view.alltime import AllTime
-from skyband.view.board import Leaderboard
-from skyband.view.partial import Measure, partial_totals
-from skyband.view.saved import load, save
+from skyband.windows import MIN_TIME
 
 TOTALS = {
     "count(*)": lambda xs: float(len(xs)),
@@ -106,14 +105,12 @@ def test_batches_and_restarts_change_nothing(rows, shape, by, cuts, restart):
         query = board(by, k, size, slide, per=["g"], emit=emit)
         whole = table(rows)
         expected = sb.run(query, whole)
-        line = Leaderboard(query, whole.schema)
+        line = Line(query, whole.schema)
         found, bounds = [], [0, *sorted(min(c, len(rows)) for c in cuts), len(rows)]
         for low, high in zip(bounds, bounds[1:], strict=False):
             found.append(line.push(whole.slice(low, high - low)))
             if restart:
-                again = Leaderboard(query, whole.schema)
-                load(again, save(line))
-                line = again
+                line = line.restored()
         found.append(line.finish())
         got = pa.concat_tables(found)
         if emit == "arrivals" or per_order_matters(rows, bounds):
@@ -210,7 +207,7 @@ def test_late_rows_are_dropped_and_counted():
     batches = [table([(5, "a", 1, 1)]), table([(1, "a", 1, 9), (4, "a", 1, 2)]), table([(9, "a", 1, 1)])]
     answers, counts = sb.run(query, iter(batches), stats=True)
     assert told(answers) == [(4, None, 1, 3.0, 1), (8, None, 1, 1.0, 1)]
-    assert counts.late == 1
+    assert counts.late_rows == 1
 
 
 def test_partial_totals_made_elsewhere_give_the_same_answers():
@@ -218,11 +215,11 @@ def test_partial_totals_made_elsewhere_give_the_same_answers():
     rng = np.random.default_rng(5)
     whole = table(sorted((int(t), "ab"[g], int(p), int(x)) for t, g, p, x in rng.integers(0, [90, 2, 30, 9], (800, 4))))
     query = board("sum(x)", 4, 20, 6, per=["g"])
-    measure = Measure.of(query, whole.schema)
-    line = Leaderboard(query, whole.schema)
+    line, spec = Line(query, whole.schema), plan(query)
     for part in (3, 0, 2, 1):
-        rows = whole.take(pa.array(np.arange(part, whole.num_rows, 4)))
-        line.take(partial_totals(query, measure, rows, rows["t"].to_numpy())[0])
+        combiner = spec.combiner(1)
+        combiner.add(whole.take(pa.array(np.arange(part, whole.num_rows, 4))))
+        assert sum(t.num_rows for t in line.pipeline.accept({"rows": list(combiner.drain(0))}, MIN_TIME)) == 0
     order = [("window_start", "ascending"), ("g", "ascending"), ("rank", "ascending")]
     assert line.finish().sort_by(order).equals(sb.run(query, whole).sort_by(order))
 
@@ -263,7 +260,7 @@ def test_bad_sources_and_engines_say_what_to_write():
             sb.TopK(k=1, of="rank", by="count(*)", window=sb.Tumbling("1 s"), time="t", unit="s"),
             {"t": [1], "rank": [1]},
         )
-    with pytest.raises(sb.QueryError, match=r"engine must be .* got 'sweep'"):
+    with pytest.raises(sb.QueryError, match=r"engine must be .*of=.*got 'sweep'"):
         sb.run(board("count(*)"), {"t": [1], "p": [1]}, engine="sweep")
     with pytest.raises(sb.QueryError, match=r"of=\('p',\) ranks keys, which a workload cannot share"):
         sb.run([board("count(*)"), board("sum(x)")], {"t": [1], "p": [1], "x": [1]})
@@ -295,18 +292,16 @@ def test_totals_of_all_time_agree_with_a_recount_after_every_batch(rows, k, by, 
     final = sb.run(query, whole)
     assert [(r["rank"], r["score"], r["p"]) for r in final.to_pylist()] == ranked(rows, by, k, ascending=ascending)
     bounds = [0, *sorted(min(c, len(rows)) for c in cuts), len(rows)]
-    line = AllTime(query, whole.schema, live=True)
+    line = Line(query, whole.schema, live=True)
     before = []
     for low, high in zip(bounds, bounds[1:], strict=False):
         found = line.push(whole.slice(low, high - low)).to_pylist()
         now = ranked(rows[:high], by, k, ascending=ascending)
         assert [(r["rank"], r["score"], r["p"]) for r in found] == ([] if now == before else now)
         before = now
-        again = AllTime(query, whole.schema, live=True)
-        again.load(line.save())
-        line = again
+        line = line.restored()
     assert line.finish().num_rows == 0
-    assert line.kept == len({p for _, _, p, x in rows if x is not None or by.startswith("count")})
+    assert line.pipeline.candidates() == len({p for _, _, p, x in rows if x is not None or by.startswith("count")})
 
 
 @settings(max_examples=40)

@@ -81,7 +81,7 @@ def test_a_sparql_endpoint(tmp_path):
         )  # fmt: skip
         found, stats = answered(users)
         assert found == BEST
-        assert (stats.wanted, stats.made, stats.failed, stats.overdue) == (5, 5, 0, 0)
+        assert (stats.wanted, stats.made, stats.failed, stats.missed_deadline) == (5, 5, 0, 0)
         with pytest.raises(sb.TableError, match="is not an IRI"):
             users.fetch(["1> ?p ?o } #"], ["followers"])
 
@@ -126,7 +126,7 @@ def test_postgresql(tmp_path):
             c.execute(text("CREATE VIEW slow AS SELECT * FROM users WHERE pg_sleep(60) IS NOT NULL"))
         assert answered(SqlTable(engine, "users", key="id"))[0] == BEST
         _, stats = answered(SqlTable(engine, "slow", key="id"), deadline="300 ms", retries=0)
-        assert (stats.failed, stats.overdue) == (0, 5), "the answer waited for the end of the call"
+        assert (stats.failed, stats.missed_deadline) == (0, 5), "the answer waited for the end of the call"
         engine.dispose()
 
 
@@ -145,7 +145,7 @@ def test_redis():
         assert answered(users)[0] == BEST
     found, stats = answered(users, deadline="500 ms")  # the server is gone
     assert found == []
-    assert stats.failed + stats.overdue == 5
+    assert stats.failed + stats.missed_deadline == 5
 
 
 # ---------------------------------------------------------------- HTTP
@@ -263,14 +263,14 @@ def kind(request):
 def test_http(service):
     found, stats = answered(service.table())
     assert found == BEST
-    assert (stats.wanted, stats.made, stats.failed, stats.overdue) == (5, 5, 0, 0)
+    assert (stats.wanted, stats.made, stats.failed, stats.missed_deadline) == (5, 5, 0, 0)
     assert len(service.calls) == 1
 
 
 def test_calls_are_batched_and_run_side_by_side(service):
     service.side_by_side = 3
     found, stats = answered(service.table(), batch=2, parallel=3)
-    assert (found, stats.overdue) == (BEST, 0), "one waited for the other"
+    assert (found, stats.missed_deadline) == (BEST, 0), "one waited for the other"
     assert sorted(len(ids) for _, ids in service.calls) == [1, 2, 2]
 
 
@@ -314,7 +314,7 @@ def test_a_column_that_is_never_there_is_named(service):
     misspelt = sb.TopK(k=3, by="x + folowers", window=sb.Tumbling("10 s"), time="t", unit="s", join=join)
     found, stats = sb.run(misspelt, ROWS, stats=True)
     assert (found.num_rows, stats.without_score) == (0, 5)
-    assert stats.last_error == "'folowers' has been NULL wherever it was read: is that its name in the table?"
+    assert stats.last_error == "'folowers' was NULL in every reply: is that its name in the table?"
 
 
 def test_what_was_not_sent_was_not_made_and_is_not_spent(service):

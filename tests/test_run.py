@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import oracle
 import skyband as sb
-from skyband.runtime.batch import PreparedBatch, following, joined
+from pipelines import Line
+from skyband.runtime.batch import PreparedBatch, concat_batches
+from skyband.runtime.reorder import ReorderBuffer
 from strategies import count_query, cuts, ids, scores, shapes, time_query
 
 maybe = st.one_of(st.none(), st.just(float("nan")), scores)
@@ -64,7 +66,7 @@ def test_a_finite_source_in_any_order_has_no_late_rows(shape, rows, origin):
     assert listed(table, size, slide, origin % slide) == oracle.sliding(ordered(rows), k, size, slide, origin % slide)
     assert counts.rows == len(rows)
     assert counts.without_score == sum(known(x) is None for x, _, _ in rows)
-    assert counts.late == 0
+    assert counts.late_rows == 0
     assert json.loads(table.schema.metadata[b"skyband"]) == counts.as_dict()
 
 
@@ -114,7 +116,7 @@ def test_an_iterator_drops_and_counts_what_comes_too_late(shape, rows, cuts, lat
     answers, counts = sb.run(time_query(k, size, slide), iter(parts), late=f"{late} us", stats=True)
     kept = by_hand(ordered(rows), cuts, size, slide, late)
     assert listed(answers, size, slide) == oracle.sliding(kept, k, size, slide)
-    assert counts.late == len(rows) - len(kept)
+    assert counts.late_rows == len(rows) - len(kept)
 
 
 @given(shapes(), drawn, cuts)
@@ -272,7 +274,7 @@ def test_rows_from_the_far_future_are_dropped_before_they_move_time():
     batches = [{"x": [1.0], "t": [5]}, {"x": [7.0, 2.0], "t": [10**15, 8]}, {"x": [3.0], "t": [9]}]
     answers, counts = sb.run(query, iter(batches), ahead="1 ms", late="5 us", stats=True)
     assert answers["x"].to_pylist() == [3.0, 2.0]
-    assert (counts.ahead, counts.late) == (1, 0)
+    assert (counts.ahead, counts.late_rows) == (1, 0)
 
 
 def test_null_times_are_dropped_and_counted():
@@ -309,38 +311,45 @@ def test_stream_yields_as_windows_close():
 
 
 def test_many_batches_of_an_open_pane_are_thinned_out(monkeypatch):
-    monkeypatch.setattr("skyband.runtime.pipeline._SPARE", 50)
-    from skyband.runtime.pipeline import Pipeline
-
+    monkeypatch.setattr("skyband.runtime.reorder._MAX_ROWS", 50)
+    monkeypatch.setattr("skyband.runtime.pipeline._SPARE_ROWS", 50)
     rng = np.random.default_rng(3)
     x, t = np.round(rng.random(2000), 2), rng.integers(0, 100, 2000)
     table = pa.table({"x": x, "t": t, "g": rng.integers(0, 2, 2000)})
     query = time_query(3, 100, 50, per="g")
-    line = Pipeline(query, table.schema, "sweep")
+    line = Line(query, table.schema, "sweep")
     for low in range(0, 2000, 20):
         line.push(table.slice(low, 20), watermark=0)
-        assert sum(len(p.time) for p in line.waiting) < 200
+        assert len(line.runner.buffer) < 200
+        assert len(line.pipeline.rows) < 500
     assert line.finish().equals(sb.run(query, table))
 
 
-def test_parts_follow_each_other_and_only_what_overlaps_is_joined():
-    def part(times, ids):
-        time = np.array(times)
-        return PreparedBatch(pa.table({"x": ids}), np.array(ids, float), time, np.array(ids), None)
+def test_batches_follow_each_other_and_only_what_overlaps_is_merged():
+    def batch(times, ids):
+        time, tie = np.array(times), np.array(ids)
+        return PreparedBatch(tie + 10, time, tie.astype(float), tie)
+
+    def released(batches):
+        buffer = ReorderBuffer()
+        buffer.runs = [one.sorted() for one in batches]
+        return buffer.release(1 << 60)
 
     rng = np.random.default_rng(5)
     for _ in range(300):
-        parts = []
+        batches = []
         for low in np.cumsum(rng.integers(0, 4, rng.integers(1, 6))):
             times = np.sort(low + rng.integers(0, 4, rng.integers(1, 5)))
-            parts.append(part(times.tolist(), rng.integers(0, 9, len(times)).tolist()).sorted())
-        found = following(parts)
+            batches.append(batch(times.tolist(), rng.integers(0, 9, len(times)).tolist()))
+        found = released(batches)
         assert all(a.time[-1] < b.time[0] for a, b in pairwise(found))
-        together, whole = joined(found), joined(parts).sorted()
-        assert together.rows.equals(whole.rows)
+        together, whole = concat_batches(found), concat_batches(batches).sorted()
         assert (together.time == whole.time).all()
-    first, second, third = part([1, 2, 2], [1, 2, 3]), part([2, 3, 4], [1, 5, 6]), part([5], [7])
-    assert [p.time.tolist() for p in following([first, second, third])] == [[1], [2, 2, 2], [3, 4], [5]]
+        assert (together.row_id == whole.row_id).all()
+    three = [batch([1, 2, 2], [1, 2, 3]), batch([2, 3, 4], [1, 5, 6]), batch([5], [7])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skyband.runtime.reorder._RUN_SIZES", (0,))  # small ones would be merged at once
+        assert [p.time.tolist() for p in released(three)] == [[1], [2, 2, 2], [3, 4], [5]]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.runtime.pipeline import Pipeline
-from skyband.runtime.saved import load, save
+from pipelines import Line
 from skyband.runtime.snapshot import _checksum, dump, read, write
 from strategies import cuts, shapes, time_query
 
@@ -37,16 +36,14 @@ def test_saving_after_every_batch_changes_nothing(engine, shape, rows, cuts, emi
         query = sb.TopK(k=k, by="x", window=sb.Counting(size, slide), **more)
 
     def answers(*, saving):
-        line = Pipeline(query, table.schema, engine, late=25)
+        line = Line(query, table.schema, engine, late=25)
         found = []
         for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
             found += line.push(table.slice(low, max(0, min(high, len(rows)) - low))).to_pylist()
             if saving:
-                saved = save(line)
-                line = Pipeline(query, table.schema, engine, late=25)
-                load(line, engine, saved)
+                line = line.restored()
         found += line.finish().to_pylist()
-        return [tuple(r.values()) for r in found], line.stats.late
+        return [tuple(r.values()) for r in found], line.stats.late_rows
 
     with_saving, without = answers(saving=True), answers(saving=False)
     assert list(map(repr, with_saving[0])) == list(map(repr, without[0])), "the order of groups too"
@@ -56,14 +53,14 @@ def test_saving_after_every_batch_changes_nothing(engine, shape, rows, cuts, emi
 def test_idle_groups_are_forgotten():
     query = time_query(2, 10, 5, per="g")
     schema = pa.schema({"x": pa.float64(), "t": pa.int64(), "g": pa.string()})
-    line = Pipeline(query, schema, "sweep")
+    line = Line(query, schema, "sweep")
     rng = np.random.default_rng(1)
     for t in range(0, 1000, 5):
         line.push(pa.table({"x": rng.random(4), "t": [t] * 4, "g": [f"{t}-{i}" for i in range(4)]}))
-        saved = save(line)
-    assert saved["groups"].num_rows <= 16
+        saved = line.snapshot()
+    assert saved["0/groups"].num_rows <= 16
     assert saved["rows"].num_rows <= 16
-    assert len(saved["engine/done"]) <= 16
+    assert len(saved["0/operator/engine/done"]) <= 16
 
 
 def as_format(blob, number):
@@ -77,25 +74,20 @@ def as_format(blob, number):
     return write(table.replace_schema_metadata(metadata))
 
 
-def test_a_state_of_format_1_is_read_and_one_of_an_unknown_format_refused():
-    query, schema = time_query(2, 10, 5), pa.schema({"x": pa.float64(), "t": pa.int64()})
-    line, again = Pipeline(query, schema, "sweep"), Pipeline(query, schema, "sweep")
-    first, second = pa.table({"x": [5.0, 7.0], "t": [1, 6]}), pa.table({"x": [6.0, 1.0], "t": [8, 30]})
-    line.push(first)
-    blob = dump(save(line), {"engine": "sweep", "query": {}})
-    header, saved = read(as_format(blob, 1))
-    assert header["format"] == 1
-    load(again, "sweep", saved)
-    assert again.push(second).to_pylist() == line.push(second).to_pylist() != []
-    for number in (0, 3):
-        with pytest.raises(sb.SnapshotError, match=f"format {number}.*1 to 2"):
+def test_states_of_formats_1_to_3_are_read_and_others_refused():
+    blob = dump({"a": np.arange(3)}, {"engine": "sweep", "query": {}})
+    for number in (1, 2, 3):
+        header, saved = read(as_format(blob, number))
+        assert (header["format"], saved["a"].tolist()) == (number, [0, 1, 2])
+    for number in (0, 4):
+        with pytest.raises(sb.SnapshotError, match=f"format {number}.*1 to 3"):
             read(as_format(blob, number))
 
 
 def test_groups_that_come_and_go_are_forgotten_without_saving():
     query = time_query(2, 10, 5, per="g")
-    line = Pipeline(query, pa.schema({"x": pa.float64(), "t": pa.int64(), "g": pa.int64()}), "sweep")
+    line = Line(query, pa.schema({"x": pa.float64(), "t": pa.int64(), "g": pa.int64()}), "sweep")
     for number in range(100):
         group = np.arange(2_000) + 2_000 * number
         line.push(pa.table({"x": group / 7, "t": np.full(2_000, 10 * number), "g": group}))
-    assert len(line.groups) < 100_000, "of 200,000 that there were"
+    assert len(line.runner.groups.known) < 100_000, "of 200,000 that there were"

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
+from pipelines import FamilyLine
 from skyband.engines.plan import FEW_POINT_QUERIES as FEW
-from skyband.runtime.saved import load, save
 from skyband.workload.family import Family, Member, families
-from skyband.workload.pipeline import FamilyPipeline
 
 WINDOWS = {"rows": sb.Counting(60), "time": sb.Sliding("150 us", "row")}
 MANY = FEW + 3
@@ -82,13 +81,11 @@ def test_the_filters_of_the_paper_share_a_grid_and_a_buffer(engine, more):
         assert of(told, query.name) == sb.run(query, rows).to_pylist()
     assert not any(shared(asked("changes", sb.Counting(40)), engine))
     (family,) = sb.Workload(queries).families(engine)
-    line = FamilyPipeline(family, rows.schema, engine, options={"buffer": 10})
+    line = FamilyLine(family, rows.schema, engine, options={"buffer": 10})
     parts = []
     for at in range(0, 200, 40):
         parts.append(line.push(rows.slice(at, 40)))
-        saved = save(line)
-        line = FamilyPipeline(family, rows.schema, engine, options={"buffer": 10})
-        load(line, engine, saved)
+        line = line.restored()
     assert sorted(map(str, pa.concat_tables(parts).to_pylist())) == sorted(map(str, told.to_pylist()))
 
 
@@ -152,15 +149,14 @@ def test_a_saved_family_goes_on_elsewhere(emit, window, more, cut):
     rows = stream(120, seed=cut)
     parts, resumed, line = [], [], None
     for number, run in enumerate((parts, resumed)):
-        line = FamilyPipeline(family, rows.schema, "sweep")
+        line = FamilyLine(family, rows.schema)
         run.append(line.push(rows.slice(0, cut)))
         if number:
-            saved = save(line)
+            saved = line.snapshot()
             told = json.loads(json.dumps([member.as_json() for member in family.members]))
             again = Family(family.query, tuple(Member.from_json(one) for one in told), points=True)
             assert again == family
-            line = FamilyPipeline(again, rows.schema, "sweep")
-            load(line, "sweep", saved)
+            line = FamilyLine(again, rows.schema).restored(saved)
         run += [line.push(rows.slice(cut)), line.finish()]
     assert pa.concat_tables(resumed).to_pylist() == pa.concat_tables(parts).to_pylist()
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from scripts.fuzz.state import SCHEMA, packed, shares
+from scripts.fuzz.state import SCHEMA, packed, specs
 from scripts.fuzz.texts import told
 
 import skyband as sb
 from skyband.engines import ENGINES, Objects, QueryFamily, build
-from skyband.spark.joined import Joined
-from skyband.spark.share import Share, Shared
-from skyband.tables import Memory, log_changes, open_table
-from skyband.windows.watermark import MIN_TIME
+from skyband.operators.plan import plan_operators
+from skyband.spark.bucket import Bucket
+from skyband.tables import log_changes, open_table
+from skyband.windows import MIN_TIME
 from skyband.workload.family import families
+
+if TYPE_CHECKING:
+    from skyband.runtime.protocols import OperatorSpec
 
 _ROWS, _SPAN = 60, 40
 _VALUES = (-1, 0, 1, 2, 7, 63, 64, 1000, 1 << 20, 1 << 31, 1 << 61, -(1 << 61), 1 << 62, -(1 << 62), (1 << 63) - 1,
@@ -140,41 +143,28 @@ def _rows(low: int, rows: int = 40) -> pa.Table:
     )
 
 
-def _joins() -> list[Share]:
-    remote = Memory({"g": ["g0", "g1", "g2"], "y": [1.0, 2.0, 3.0]}, key="g")
-
-    def asked(by: str = "x + y", **more: Any) -> sb.TopK:
-        join = sb.Join(remote, on="g", columns={"y": "double"}, **{"refresh": sb.Refresh(budget=2), **more})
-        window = sb.Sliding("10 seconds", "5 seconds")
-        return sb.TopK(k=2, by=by, window=window, time="ts", id="id", join=join)
-
-    counted = asked("n + y", aggregates={"n": "count(*)"}, refresh=sb.Refresh("top", budget=2))
-    found: list[Share] = [Joined.of(asked()), Joined.of(counted)]
-    return found
-
-
 def _buckets() -> list[Seed]:
-    """What Spark keeps for each bucket: single queries, many, joins, leaderboards."""
+    """What Spark stores for each bucket: single queries, many, leaderboards."""
     asked = [
         sb.TopK(k=k, by="x", window=sb.Sliding(size, "5 seconds"), time="ts", id="id")
         for k, size in ((3, "10 seconds"), (1, "20 seconds"))
     ]
-    more: list[Share] = [Shared(families(asked)[0], (), name) for name in ("mtoplist", "mtopband")]
+    more = [spec for name in ("mtoplist", "mtopband") for spec in plan_operators(asked, name)[1]]
     found = []
-    for number, share in enumerate([*shares(), *more, *_joins()]):
-        bucket = share.bucket(SCHEMA, share.engine, early=False)
-        bucket.take(packed(share, _rows(0)), MIN_TIME)
-        bucket.take(packed(share, _rows(8)), 9_000_000)
+    for number, spec in enumerate([*specs(), *more]):
+        bucket = Bucket(spec, SCHEMA)
+        bucket.advance(packed(spec, _rows(0)), MIN_TIME)
+        bucket.advance(packed(spec, _rows(8)), 9_000_000)
 
-        def go_on(saved: dict[str, Any], share: Share = share) -> None:
-            bucket = share.bucket(SCHEMA, share.engine, early=False)
-            bucket.load(dict(saved))
+        def go_on(saved: dict[str, Any], spec: OperatorSpec = spec) -> None:
+            bucket = Bucket(spec, SCHEMA)
+            bucket.restore(dict(saved))
             for low in (16, 24):
-                bucket.take(packed(share, _rows(low)), (low + 4) * 1_000_000)
-            bucket.save()
+                bucket.advance(packed(spec, _rows(low)), (low + 4) * 1_000_000)
+            bucket.snapshot()
             bucket.finish(60_000_000)
 
-        found.append(Seed(f"bucket {number}, {type(share).__name__}", dict(bucket.save()), go_on))
+        found.append(Seed(f"bucket {number}, {type(spec).__name__}", dict(bucket.snapshot()), go_on))
     return found
 
 

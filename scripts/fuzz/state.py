@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,14 @@ from scripts.fuzz import mutate
 from scripts.fuzz.texts import told
 
 import skyband as sb
+from skyband.operators.plan import plan, plan_operators
 from skyband.runtime.snapshot import dump, read
-from skyband.spark.board import Board
-from skyband.spark.share import Share, Shared, Single
-from skyband.windows.watermark import MIN_TIME
-from skyband.workload.family import families
+from skyband.spark.bucket import Bucket
+from skyband.spark.pack import packer
+from skyband.windows import MIN_TIME
+
+if TYPE_CHECKING:
+    from skyband.runtime.protocols import OperatorSpec
 
 SCHEMA = pa.schema({"ts": pa.timestamp("us", "UTC"), "id": pa.int64(), "x": pa.float64(), "g": pa.string()})
 _WINDOW = sb.Sliding("10 seconds", "5 seconds")
@@ -36,30 +39,28 @@ def _rows(low: int, rows: int = 40) -> pa.Table:
 
 
 @cache
-def shares() -> list[Share]:
+def specs() -> list[OperatorSpec]:
     """A query alone, with changes, by count, many, and a leaderboard."""
 
     def query(**more: Any) -> sb.TopK:
         return sb.TopK(**{"k": 2, "by": "x", "window": _WINDOW, "time": "ts", "id": "id", "per": ["g"], **more})
 
-    many = families([query(k=1), query(k=3, window=sb.Sliding("20 seconds", "5 seconds"))])[0]
-    found: list[Share] = [
-        Single(query(), "sweep"),
-        Single(query(emit="changes", ranks=True), "sweep"),
-        Single(query(window=sb.Counting(7, 3)), "sweep"),
-        Single(query(window=sb.Sliding("10 seconds", "row")), "sweep"),
-        Shared(many, ("g",), "sweep"),
-        Board(sb.TopK(k=2, of="g", by="sum(x)", window=_WINDOW, time="ts")),
+    found = [
+        query(),
+        query(emit="changes", ranks=True),
+        query(window=sb.Counting(7, 3)),
+        query(window=sb.Sliding("10 seconds", "row")),
+        sb.TopK(k=2, of="g", by="sum(x)", window=_WINDOW, time="ts"),
+        sb.TopK(k=2, of="g", by="sum(x)"),
     ]
-    return found
+    many = [query(k=1), query(k=3, window=sb.Sliding("20 seconds", "5 seconds"))]
+    return [*map(plan, found), *plan_operators(many)[1]]
 
 
-def packed(share: Share, rows: pa.Table) -> dict[str, list[Any]]:
+def packed(spec: OperatorSpec, rows: pa.Table) -> dict[str, list[Any]]:
     """Rows as they come to a bucket."""
-    packer = share.packer([0])
-    packer.add(rows)
-    found: dict[str, list[Any]] = {"counts": [], "blob": []}
-    for part in packer.packed():
+    found: dict[str, list[Any]] = {"input": [], "counts": [], "blob": []}
+    for part in packer([spec], [[0]])(iter(rows.to_batches())):
         for name, column in found.items():
             column.extend(part.to_pydict()[name])
     return found
@@ -69,11 +70,11 @@ def packed(share: Share, rows: pa.Table) -> dict[str, list[Any]]:
 def seeds() -> list[tuple[bytes, Any]]:
     """A true state of each, as bytes and as named columns; and what each says of the next batch."""
     found = []
-    for share in shares():
-        bucket = share.bucket(SCHEMA, share.engine, early=False)
-        bucket.take(packed(share, _rows(0)), MIN_TIME)
-        saved = bucket.save()
-        found.append((dump(saved, {"engine": share.engine, "query": {}}), saved))
+    for spec in specs():
+        bucket = Bucket(spec, SCHEMA)
+        bucket.advance(packed(spec, _rows(0)), MIN_TIME)
+        saved = bucket.snapshot()
+        found.append((dump(saved, {"engine": spec.engine, "query": {}}), saved))
     return found
 
 

@@ -28,7 +28,6 @@ from skyband.tables import log_changes, open_table
 from skyband.tables.sql_schema import connect_args
 
 if TYPE_CHECKING:
-    from skyband.join.pipeline import JoinPipeline
     from skyband.runtime.pipeline import Pipeline
 
 LATE = 10 * SECOND
@@ -50,42 +49,33 @@ class Line:
         else:
             more["emit"] = rng.choice(["answers", "changes", "arrivals"])
             self.query = sb.TopK(by="price", per=rng.choice([[], ["symbol"]]), **more)
-        self.line: Pipeline | JoinPipeline = self._new()
+        self.line = self._new()
 
-    def _new(self) -> Pipeline | JoinPipeline:
-        from skyband.join.pipeline import JoinPipeline
+    def _new(self) -> Pipeline:
+        from skyband.operators.plan import plan
         from skyband.runtime.pipeline import Pipeline
 
         if self.name == "join":
-            return JoinPipeline(self.query, ARROW, late=LATE, live=bool(self.service))
-        return Pipeline(self.query, ARROW, "sweep", late=LATE)
+            return Pipeline([plan(self.query)], ARROW, late=LATE, live=bool(self.service))
+        return Pipeline([plan(self.query, "sweep")], ARROW, late=LATE)
 
     def push(self, rows: pa.Table) -> list[str]:
         """What a batch brings about, as texts."""
-        return [repr(sorted(row.items())) for row in promised(self.line.push(rows)).to_pylist()]
+        results = pa.concat_tables([self.line.empty(), *self.line.push(rows)])
+        return [repr(sorted(row.items())) for row in promised(results).to_pylist()]
 
     def save(self) -> bytes:
         """All that is needed to go on."""
-        from skyband.join import saved as joined
-        from skyband.runtime import saved as plain
         from skyband.runtime.snapshot import dump
 
-        rooms: dict[str, Any] = {"join": joined, "single": plain}
-        found = rooms[self.name].save(self.line)
-        return dump(found, {"query": {}})
+        return dump(self.line.snapshot(), {"query": {}})
 
     def load(self, blob: bytes) -> None:
         """Go on."""
-        from skyband.join import saved as joined
-        from skyband.runtime import saved as plain
         from skyband.runtime.snapshot import read
 
         self.line = self._new()
-        _, found = read(blob)
-        if self.name == "join":
-            joined.load(self.line, found)  # type: ignore[arg-type]
-        else:
-            plain.load(self.line, "sweep", found)  # type: ignore[arg-type]
+        self.line.restore(read(blob)[1])
 
 
 class Inside:

@@ -19,9 +19,8 @@ import pytest
 
 import skyband as sb
 from skyband.evaluate import ndcg, precision
-from skyband.join.candidates import Candidates
-from skyband.join.policies import All, Border, Oracle, Top, wbm
-from skyband.join.topkn import Listed, TopKN
+from skyband.operators.lookup_join.policies import All, Border, Candidates, Oracle, Top, wbm
+from skyband.operators.lookup_join.topkn import ListedObjects, TopKN
 from skyband_lab.bench.acquatop import SPAN, START, WINDOWS, WidthInSeconds, load
 
 TIME = [2, 3, 5, 6, 8, 9, 11, 12]
@@ -44,7 +43,7 @@ def listed(upto, cap=3):
         if time > 10 and best.oldest == 0:
             best.expire(1)
         key = [ord(user) - ord("A")]
-        best.arrive(Listed.of([score], [time], key, [last(time)]), np.array(key))
+        best.insert(ListedObjects.of([score], [time], [time], key, [last(time)]), np.array(key))
         best._check()
     return best
 
@@ -96,7 +95,7 @@ def test_figure_3_k_2_and_one_behind():
 
 def test_figure_7_e_overtakes_g():
     best = listed(12)
-    best.arrive(Listed.of([10], [8], [4], [last(8)]), np.array([4]))
+    best.insert(ListedObjects.of([10], [8], [8], [4], [last(8)]), np.array([4]))
     assert named(best.marks())[:2] == [("E", 1, 2), ("G", 1, 3)]
     assert best.bounds() == {1: 2, 2: 5}, "the pointers do not change"
     first = {w: named([(best.answer(w, 1)[0].key[0],)])[0][0] for w in (1, 2, 3)}

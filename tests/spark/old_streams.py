@@ -75,7 +75,7 @@ def commanded(spark, folder, resumed):
     del resumed
     both = read_stream(spark, folder / "rows")
     rows, commands = both.filter("action IS NULL").drop(*COMMAND), both.filter("action IS NOT NULL")
-    both = sb.spark.controlled(rows, commands.select("ts", *COMMAND)).withWatermark("ts", LATE)
+    both = sb.spark.with_commands(rows, commands.select("ts", *COMMAND)).withWatermark("ts", LATE)
     queries = [asked(window=HOPPING, name="calm"), asked(window=sb.Tumbling("1 minute"), per="symbol", name="each")]
     return both.transform(sb.spark.top_k(sb.Workload(queries, max_k=5, finest="10 s")))
 

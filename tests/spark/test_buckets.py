@@ -2,52 +2,22 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
+from bucketed import streamed
 from test_top_k import QUERIES, asked, closed, cut, plain, trades
 
 import skyband as sb
-from skyband.spark.board import Board
-from skyband.spark.share import Shared, Single
-from skyband.windows.watermark import MIN_TIME
-from skyband.workload.family import per_of
+from skyband.operators.plan import plan, plan_operators
 
 LATE = 30
-COUNTED = ("rows", "late", "without_score")
-
-
-def streamed(share, batches, changes=()):
-    """What a bucket says of all batches, each cut into two partitions; and its counts. `changes` come packed."""
-    said, counts, state = [], {}, None
-    newest = watermark = MIN_TIME
-    for batch in [*batches, None, None]:
-        bucket = share.bucket(batches[0].schema, share.engine, early=False)
-        if state is not None:
-            bucket.load(state)
-        packed = {"counts": [], "blob": []}
-        for found in changes if state is None else ():
-            for name, column in packed.items():
-                column.extend(found.to_pydict()[name])
-        for part in [] if batch is None else [batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)]:
-            packer = share.packer([0])
-            packer.add(part)
-            for found in packer.packed():
-                for name, column in packed.items():
-                    column.extend(found.to_pydict()[name])
-        said.append(bucket.take(packed, watermark))
-        state = bucket.save()
-        counts = {name: counts.get(name, 0) + count for name, count in bucket.counts.items()}
-        if batch is not None and batch.num_rows:
-            newest = max(newest, pc.max(batch["ts"]).cast(pa.int64()).as_py())
-        watermark = newest - LATE * 1_000_000
-    return pa.concat_tables(said), counts
+COUNTED = ("rows", "late_rows", "without_score")
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_one_query(name):
     query = asked(**QUERIES[name])
     batches = cut(trades(400, seed=3, disorder=60), 5, seed=1)
-    got, counts = streamed(Single(query, "sweep"), batches)
+    got, counts = streamed(plan(query), batches, LATE)
     want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
     assert plain(got) == plain(closed(want, batches, LATE, query))
     assert tuple(counts[name] for name in COUNTED) == tuple(getattr(told, name) for name in COUNTED)
@@ -58,10 +28,10 @@ def test_rows_without_a_time_are_dropped_and_counted(query):
     rows = trades(60, seed=3)
     missing = np.arange(60) % 7 == 0
     rows = rows.set_column(0, "ts", pa.array(rows["ts"].to_numpy(), pa.timestamp("us", "UTC"), mask=missing))
-    got, counts = streamed(Single(query, "sweep"), [rows])
+    got, counts = streamed(plan(query), [rows], LATE)
     want, told = sb.run(query, iter([rows]), late=f"{LATE} seconds", stats=True)
     assert plain(got) == plain(closed(want, [rows.filter(rows["ts"].is_valid())], LATE, query))
-    assert (counts["rows"], counts["without_time"], counts["late"]) == (60, told.without_time, 0) == (60, 9, 0)
+    assert (counts["rows"], counts["without_time"], counts["late_rows"]) == (60, told.without_time, 0) == (60, 9, 0)
 
 
 def test_a_workload():
@@ -73,9 +43,9 @@ def test_a_workload():
     ]
     batches = cut(trades(400, seed=3, disorder=60), 4, seed=1)
     workload = sb.Workload(queries)
-    shares = [Shared(family, tuple(per_of(queries)), "sweep") for family in workload.families()]
-    assert len(shares) == 3
-    got = pa.concat_tables([streamed(share, batches)[0] for share in shares])
+    _, specs = plan_operators(workload)
+    assert len(specs) == 3
+    got = pa.concat_tables([streamed(spec, batches, LATE)[0] for spec in specs])
     want = sb.run(queries, iter(batches), late=f"{LATE} seconds")
     want = closed(want.set_column(0, "query", want["query"].cast(pa.string())), batches, LATE, queries[0])
     assert got.column_names == want.column_names
@@ -106,9 +76,9 @@ def test_many_queries_about_points(name):
     batches = cut(trades(300, seed=3, disorder=20), 4, seed=1)
     if queries[0].window.counts:
         batches = [batch.sort_by([("ts", "ascending"), ("id", "ascending")]) for batch in batches]
-    (family,) = sb.Workload(queries).families()
-    assert family.points
-    got, counts = streamed(Shared(family, queries[0].per, "sweep"), batches)
+    _, (spec,) = plan_operators(queries)
+    assert spec.family.points
+    got, counts = streamed(spec, batches, LATE)
     want, told = sb.run(queries, iter(batches), late=f"{LATE} seconds", stats=True)
     want = want.set_column(0, "query", want["query"].cast(pa.string()))
     want = want if queries[0].window.counts else closed(want, batches, LATE, queries[0])
@@ -123,13 +93,13 @@ def test_one_query_about_points(name):
     batches = cut(trades(300, seed=3, disorder=20), 4, seed=1)
     if query.window.counts:
         batches = [batch.sort_by([("ts", "ascending"), ("id", "ascending")]) for batch in batches]
-    got, _ = streamed(Single(query, "sweep"), batches)
+    got, _ = streamed(plan(query), batches, LATE)
     want = sb.run(query, iter(batches), late=f"{LATE} seconds")
     assert plain(got) == plain(want if query.window.counts else closed(want, batches, LATE, query))
 
 
 def test_other_targets_are_another_state():
-    one, two = (Shared(sb.Workload(near(count)).families()[0], (), "sweep").told() for count in (20, 21))
+    one, two = (plan_operators(near(count))[1][0].fingerprint() for count in (20, 21))
     assert one["by"] == two["by"] == "of each"
     assert "distance(['price', 'id'], to=(1.0, 20.0)" in one["queries"]
     assert one["queries"] != two["queries"]
@@ -153,7 +123,7 @@ def totals(**change):
 def test_a_leaderboard(name):
     query = totals(**TOTALS[name])
     batches = cut(trades(400, seed=3, disorder=60), 4, seed=1)
-    got, counts = streamed(Board(query), batches)
+    got, counts = streamed(plan(query), batches, LATE)
     want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
     assert plain(got) == plain(closed(want, batches, LATE, query))
     assert tuple(counts[name] for name in COUNTED) == tuple(getattr(told, name) for name in COUNTED)
@@ -164,7 +134,7 @@ def test_totals_of_all_time(emit):
     """Told after every batch, each cut into two partitions; the state goes through save and load."""
     query = sb.TopK(k=2, of="id", by="sum(price)", per=["symbol"], emit=emit)
     batches = cut(trades(400, seed=3, disorder=60), 4, seed=1)
-    got, counts = streamed(Board(query), batches)
+    got, counts = streamed(plan(query), batches, LATE)
     want, told = sb.run(query, iter(batches), stats=True)
     order = [(name, "ascending") for name in ("step", "symbol", "rank", "id")]
     assert got.sort_by(order).to_pylist() == want.sort_by(order).to_pylist()

@@ -38,7 +38,7 @@ def test_the_client_alone_is_enough_to_write_a_query(tmp_path):
     code = (
         "import skyband as sb; q = sb.TopK(k=1, by='x', window=sb.Tumbling('1 minute'), time='ts'); "
         "step = sb.spark.top_k(q); import pyspark, importlib.util; "
-        "assert importlib.util.find_spec('py4j') is None; import skyband.spark.operator; print(callable(step))"
+        "assert importlib.util.find_spec('py4j') is None; import skyband.spark.stateful; print(callable(step))"
     )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, env=env)
     assert done.stdout.strip() == "True", done.stderr[-2000:]

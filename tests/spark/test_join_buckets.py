@@ -5,19 +5,26 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_buckets import LATE, streamed
+from bucketed import packed, streamed
+from test_buckets import LATE
 from test_top_k import SECOND, closed, cut, plain
 
 import skyband as sb
 from joins import join_of
 from naive_join import Asked, Read, Service, judge
-from skyband.spark.joined import Joined, pack_changes
+from skyband.operators.plan import plan_operators
+from skyband.spark.bucket import Bucket
+from skyband.spark.pack import broadcast
 from skyband.tables import History, Http, SqlTable
-from skyband.workload.family import per_of
 
 START = 1_700_000_000
 USERS = 12
 NOBODY = pa.table({"user": pa.array([], pa.int64()), "y": pa.array([], pa.int64())})
+
+
+def spec_of(*queries):
+    """The one operator of queries."""
+    return plan_operators(queries[0] if len(queries) == 1 else queries)[1][0]
 
 
 def clicks(n=300, seed=3, disorder=60):
@@ -66,13 +73,14 @@ JOINS = {
 def test_one_query(name):
     query = asked(remote(), **JOINS[name])
     batches = cut(clicks(), 5, seed=1)
-    got, counts = streamed(Joined.of(query), batches)
+    got, counts = streamed(spec_of(query), batches, LATE)
     want, told = sb.run(query, iter(batches), late=f"{LATE} seconds", stats=True)
     want = closed(want, batches, LATE, query)
     assert got.column_names == want.column_names
     assert plain(got) == plain(want)
     assert got.num_rows > 30
-    assert (counts["rows"], counts["late"]) == (told.rows, told.late)
+    assert (counts["rows"], counts["late_rows"]) == (told.rows, told.late_rows)
+    assert 0 < counts["without_key"] <= told.without_key  # some rows are still buffered
     first = want.filter(pa.compute.equal(want["rank"], 1)).to_pylist()
     if not query.per:
         assert counts["made"] == sum(row["lookups"]["made"] for row in first) > 0
@@ -146,9 +154,8 @@ def test_rows_are_what_their_status_says(name, pushed):
         }
     )
     many = None if len(queries) == 1 else dict(sb.Workload(queries).items())
-    share = Joined.of(queries[0], many)
-    packed = pack_changes([0], "ts", ["user", "y"])(iter(changes.to_batches())) if pushed else ()
-    found, counts = streamed(share, cut(stream, 6, seed=1), packed)
+    changes = broadcast("changes", changes, [0]) if pushed else ()
+    found, counts = streamed(spec_of(*queries), cut(stream, 6, seed=1), LATE, changes)
     said = found.to_pylist()
     for row in said:
         for column, mine in (("ts", "t"), ("window_start", "window_start"), ("window_end", "window_end")):
@@ -171,8 +178,7 @@ def test_a_workload_shares_one_replica_and_one_budget():
         asked(table, by="clicks + followers", aggregates={"clicks": "count(*)"}, policy="top", k=1),
     ]
     batches = cut(clicks(), 4, seed=1)
-    share = Joined.of(queries[0], dict(sb.Workload(queries).items()), tuple(per_of(queries)))
-    got, counts = streamed(share, batches)
+    got, counts = streamed(spec_of(*queries), batches, LATE)
     want, told = sb.run(queries, iter(batches), late=f"{LATE} seconds", stats=True)
     want = closed(want, batches, LATE, queries[0])
     assert got.column_names == want.column_names
@@ -190,9 +196,8 @@ def test_a_replica_may_start_from_a_file(tmp_path):
     pq.write_table(pa.table({"user": [f"u{u}" for u in range(USERS)], "followers": [1.0] * USERS}), path)
     table, batches = remote(), cut(clicks(), 3, seed=1)
     queries = [asked(table, policy="never", initial=path), asked(table, policy="never", initial=path, k=1, name="one")]
-    share = Joined.of(queries[0], dict(sb.Workload(queries).items()), ())
-    sent = pickle.dumps(share)
-    got, _ = streamed(pickle.loads(sent), batches)  # noqa: S301 - what we have just written
+    sent = pickle.dumps(spec_of(*queries))
+    got, _ = streamed(pickle.loads(sent), batches, LATE)  # noqa: S301 - what we have just written
     want = closed(sb.run(queries, iter(batches), late=f"{LATE} seconds"), batches, LATE, queries[0])
     assert plain(got) == plain(want)
     assert set(got["followers"].to_pylist()) == {1.0}
@@ -201,13 +206,14 @@ def test_a_replica_may_start_from_a_file(tmp_path):
 def test_a_state_of_another_join_is_refused():
     from skyband.spark.state import check, fingerprint
 
-    share = Joined.of(asked(remote()))
-    said = fingerprint(share.query, 1, share.told())
-    other = Joined.of(asked(remote(), spare=4))
+    def identity(**change):
+        spec = spec_of(asked(remote(), **change))
+        return fingerprint(spec.query, 1, spec.fingerprint())
+
+    header = {"query": identity()}
     with pytest.raises(sb.SnapshotError, match="join was"):
-        check({"query": said}, fingerprint(other.query, 1, other.told()))
-    cheaper = Joined.of(asked(remote(), budget=1, policy="top", deadline="1 second"))
-    check({"query": said}, fingerprint(cheaper.query, 1, cheaper.told()))
+        check(header, identity(spare=4))
+    check(header, identity(budget=1, policy="top", deadline="1 second"))
 
 
 def test_keys_that_no_one_needs_leave_the_state():
@@ -225,29 +231,23 @@ def test_keys_that_no_one_needs_leave_the_state():
             "city": pa.array(["c"] * n),
         }
     )
-    share, state = Joined.of(query), None
+    spec, state = spec_of(query), None
     for at in range(0, n, 50):
-        bucket = share.bucket(rows.schema, "topkn", early=False)
+        bucket = Bucket(spec, rows.schema)
         if state is not None:
-            bucket.load(state)
-        packer = share.packer([0])
-        packer.add(rows.slice(at, 50))
-        packed = {"counts": [], "blob": []}
-        for found in packer.packed():
-            for name, column in packed.items():
-                column.extend(found.to_pydict()[name])
-        bucket.take(packed, (START + at + 49) * SECOND)
-        state = bucket.save()
-    assert state["keys"].num_rows < 120, "of 400 keys, those of open windows and those that were read"
+            bucket.restore(state)
+        bucket.advance(packed(spec, rows.slice(at, 50))[0], (START + at + 49) * SECOND)
+        state = bucket.snapshot()
+    assert state["0/operator/keys"].num_rows < 120, "of 400 keys, those of open windows and those that were read"
 
 
 def test_what_travels_is_an_address_and_no_secret(monkeypatch):
     monkeypatch.setenv("SKYBAND_TOKEN", "hush-hush")
     table = Http("http://localhost/users", key="user", headers={"Authorization": "Bearer ${SKYBAND_TOKEN}"})
     table._client = object()
-    sent = pickle.dumps(Joined.of(asked(table)))
+    sent = pickle.dumps(spec_of(asked(table)))
     assert b"hush" not in sent
     assert pickle.loads(sent).query.join.table._client is None  # noqa: S301 - what we have just written
     engine = pytest.importorskip("sqlalchemy").create_engine("sqlite://")
-    with pytest.raises(sb.QueryError, match=r"SqlTable cannot travel to Spark's executors .* open engine"):
-        Joined.of(asked(SqlTable(engine, "users", key="user")))
+    with pytest.raises(sb.QueryError, match=r"table must be able to travel .* got SqlTable .* open engine"):
+        spec_of(asked(SqlTable(engine, "users", key="user")))

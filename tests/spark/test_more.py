@@ -75,7 +75,7 @@ def test_made_up_streams_in_made_up_batches(spark, tmp_path_factory, seed, name)
     want, counts = sb.run(query, iter(batches), late="30 seconds", stats=True)
     want = closed(want, batches, 30, query)
     assert plain(got if got is not None else want.slice(0, 0)) == plain(want)
-    assert counted(progress).get("late", 0) == counts.late
+    assert counted(progress).get("late", 0) == counts.late_rows
 
 
 def test_columns_may_be_added_and_nothing_else(spark, tmp_path):

@@ -59,7 +59,9 @@ def test_a_join_and_commands_take_names_with_dots(spark, tmp_path):
     assert plain(got) == plain(sb.run(query, pa.concat_tables(batches)).select(names))
     stream = spark.readStream.schema(stored.schema).parquet(str(tmp_path / "in"))
     commands = spark.readStream.schema("action string, name string, `event.time` timestamp").json(str(tmp_path / "in"))
-    both = sb.spark.controlled(stream, commands.filter("action IS NOT NULL")).withWatermark("`event.time`", "0 seconds")
+    both = sb.spark.with_commands(stream, commands.filter("action IS NOT NULL")).withWatermark(
+        "`event.time`", "0 seconds"
+    )
     workload = sb.Workload([asked_dotted(name="one")], max_k=5, finest="10 s")
     assert both.transform(sb.spark.top_k(workload)).columns[-3:] == ["row.id", "price.in.euro", "a`b.c"]
 

@@ -8,8 +8,8 @@ import sys
 import pyarrow as pa
 from test_top_k import QUERIES, asked
 
-from skyband.spark.operator import COUNTED, Operator
-from skyband.spark.share import Single
+from skyband.operators.plan import plan
+from skyband.spark.stateful import COUNTERS, BucketProcessor
 
 OPENS = """
 import base64, pickle, sys
@@ -20,16 +20,14 @@ class Handle:
 
 operator = pickle.loads(base64.b64decode(sys.argv[1]))
 operator.init(Handle())
-print(operator.state[0], "numba" in sys.modules, "skyband.runtime.pipeline" in sys.modules)
-print(operator.shares[0].engine, operator.state[0], "skyband.runtime.pipeline" in sys.modules)
+print(operator.state[0], "numba" in sys.modules, "skyband.operators.ranking" in sys.modules)
+print(operator.specs[0].engine, operator.state[0], "skyband.operators.ranking" in sys.modules)
 """
 
 
 def operator():
     schema = pa.schema({"ts": pa.timestamp("us"), "price": pa.float64(), "volume": pa.int64(), "symbol": pa.string()})
-    return Operator(
-        {0: Single(asked(**next(iter(QUERIES.values()))), "sweep")}, schema, {0: {"engine": "sweep"}}, early=False
-    )
+    return BucketProcessor({0: plan(asked(**next(iter(QUERIES.values()))))}, schema, {0: {"engine": "sweep"}})
 
 
 def test_who_only_opens_the_state_loads_no_engine():
@@ -40,6 +38,6 @@ def test_who_only_opens_the_state_loads_no_engine():
 
 def test_an_operator_sent_on_unopened_arrives_whole():
     away = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(operator()))))  # noqa: S301 - our own
-    assert away.counted == COUNTED
-    assert away.shares == operator().shares
+    assert away.counters == COUNTERS
+    assert away.specs == operator().specs
     assert not hasattr(away, "nothing of the kind")

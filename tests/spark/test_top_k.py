@@ -86,7 +86,7 @@ def test_a_stream_says_what_sb_run_says(spark, tmp_path, name):
     assert got.column_names == want.column_names
     assert plain(got) == plain(want)
     told = counted(progress)
-    assert (told["rows"], told["late"]) == (400, counts.late)
+    assert (told["rows"], told["late"]) == (400, counts.late_rows)
     assert told["without_score"] == counts.without_score
 
 
@@ -114,7 +114,7 @@ def test_many_queries_about_points_are_one_operator(spark, tmp_path):
     assert got.column_names == want.column_names
     assert plain(got) == plain(want)
     told = counted(progress)
-    assert (told["rows"], told["late"]) == (400, counts.late), "each row is counted once, not for every query"
+    assert (told["rows"], told["late"]) == (400, counts.late_rows), "each row is counted once, not for every query"
 
 
 def test_families_and_tasks_count_each_row_once(spark, tmp_path):
@@ -132,7 +132,7 @@ def test_families_and_tasks_count_each_row_once(spark, tmp_path):
     want = closed(want.set_column(0, "query", want["query"].cast(pa.string())), batches, 30, queries[0])
     assert plain(got) == plain(want)
     told = counted(progress)
-    assert (told["rows"], told["late"], told["without_score"]) == (400, counts.late, counts.without_score)
+    assert (told["rows"], told["late"], told["without_score"]) == (400, counts.late_rows, counts.without_score)
 
 
 def test_counting_windows_follow_the_batches(spark, tmp_path):
@@ -215,7 +215,7 @@ def test_late_rows_are_those_of_closed_panes_not_of_closed_windows(spark, tmp_pa
     ours = [row["x"] for row in got.to_pylist() if row["window_end"].timestamp() == 10]
     assert (sorted(ours), counted(progress)["late"]) == ([1, 2], 1)
     want, counts = sb.run(query, iter(batches), late="0 seconds", stats=True)
-    assert (plain(got), 1) == (plain(closed(want, batches, 0, query)), counts.late)
+    assert (plain(got), 1) == (plain(closed(want, batches, 0, query)), counts.late_rows)
 
     def grouped(df):
         return df.groupBy(F.window("ts", "10 seconds", "5 seconds")).agg(F.collect_list("x").alias("x"))

@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from bucketed import packed
 from streams import answers, collected, counted, write_batches
 
 import skyband as sb
 from servers import postgres_server
 from skyband.errors import SnapshotError
-from skyband.runtime.snapshot import dump, read, unwrite
+from skyband.operators.table_view import TableViewSpec
+from skyband.runtime.snapshot import dump, read
+from skyband.spark.bucket import Bucket
 from skyband.spark.state import check
-from skyband.spark.watched import Watched
 from skyband.view.spec import ViewSpec
 
 sa = pytest.importorskip("sqlalchemy")
@@ -82,28 +84,22 @@ def listed(kept):
 
 
 class Run:
-    """The operator's bucket without a JVM: saved, written, read and loaded between every two batches."""
+    """The bucket without a JVM: stored and restored between every two batches."""
 
-    def __init__(self, share):
-        self.share, self.blob, self.counts = share, None, {}
+    def __init__(self, spec):
+        self.spec, self.blob, self.counts = spec, None, {}
         self.types = pa.schema([SCHEMA.field("id"), SCHEMA.field("note")])
 
     def take(self, batch):
-        bucket = self.share.bucket(self.types, "view")
+        bucket = Bucket(self.spec, self.types)
         if self.blob is not None:
             header, saved = read(self.blob)
-            check(header, self.share.told())
-            bucket.load(saved)
-        packed = {"counts": [], "blob": []}
-        for part in [] if batch is None else [batch.slice(0, 3), batch.slice(3)]:
-            packer = self.share.packer([0])
-            packer.add(part)
-            for found in packer.packed():
-                for name, column in packed.items():
-                    column.extend(found.to_pydict()[name])
-        said = bucket.take(packed, 0)
-        self.blob = dump(bucket.save(), {"engine": "view", "query": self.share.told()})
-        for name, count in bucket.counts.items():
+            check(header, self.spec.fingerprint())
+            bucket.restore(saved)
+        parts = [] if batch is None else [batch.slice(0, 3), batch.slice(3)]
+        said = bucket.advance(packed(self.spec, *parts)[0], 0)
+        self.blob = dump(bucket.snapshot(), {"engine": "view", "query": self.spec.fingerprint()})
+        for name, count in bucket.counters.items():
             self.counts[name] = self.counts.get(name, 0) + count
         return said
 
@@ -115,7 +111,7 @@ def shop(tmp_path):
 
 
 def watched(table, *, ordered=True, **change):
-    return Watched(table.by_address(), ViewSpec("id", 5, "x", 6, ["note"], ordered=ordered), **change)
+    return TableViewSpec(table.by_address(), ViewSpec("id", 5, "x", 6, ["note"], ordered=ordered), **change)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -170,31 +166,31 @@ def test_no_change_is_lost_while_the_table_cannot_be_asked(shop):
 def test_another_view_is_refused_and_texts_are_keys(shop, tmp_path):
     run = Run(watched(shop.table))
     run.take(shop.change(3))
-    run.share = watched(shop.table, ranks=True)
+    run.spec = watched(shop.table, ranks=True)
     with pytest.raises(SnapshotError, match="ranks was 'False' and is 'True'"):
         run.take(shop.change(3))
     with pytest.raises(sb.TableError, match="in the memory of this process"):
         sb.tables.open_table("sqlite://", "stock", key="id", rows=start()).by_address()
-    with pytest.raises(sb.QueryError, match="leave open which table is meant"):
+    with pytest.raises(sb.QueryError, match="name and key must be given"):
         sb.spark.view(f"sqlite:///{tmp_path}/shop.db", 3, "x")
     with pytest.raises(sb.SchemaError, match="uses column 'y'"):
         sb.spark.view(shop.table, 3, "y")
-    with pytest.raises(sb.SchemaError, match=r"lack the column '_version' \(what orders"):
-        watched(shop.table).check(pa.schema([SCHEMA.field(n) for n in ("id", "x", "note")]))
+    with pytest.raises(sb.SchemaError, match=r"must have the column '_version'"):
+        watched(shop.table).check_changes(pa.schema([SCHEMA.field(n) for n in ("id", "x", "note")]))
     broken = shop.change(2).set_column(4, "_version", pa.array([1, None]))
-    with pytest.raises(sb.SchemaError, match="'_version' is NULL"):
-        watched(shop.table).packer([0]).add(broken)
+    with pytest.raises(sb.SchemaError, match="'_version' must not be NULL"):
+        watched(shop.table).combiner(1).add(broken)
 
 
 def test_columns_may_have_other_names_and_the_version_be_a_time(shop):
     """As a table with a column `changed` has it, which is shown too."""
-    share = Watched(shop.table.by_address(), ViewSpec("id", 2, "x", 3, ["seen"]), change="op", version="seen")
+    spec = TableViewSpec(shop.table.by_address(), ViewSpec("id", 2, "x", 3, ["seen"]), change="op", version="seen")
     when = pa.array([7, 9, 8], pa.timestamp("us"))
     rows = pa.table({"id": [1, 1, 2], "x": [50.0, 40.0, None], "op": ["insert", "update", "delete"], "seen": when})
-    packer = share.packer([0])
-    packer.add(rows)
-    blob = next(packer.packed()).column("blob")[0].as_py()
-    found = unwrite(blob).select(["id", "__skyband_score", "_version", "seen"])
+    combiner = spec.combiner(1)
+    combiner.add(rows)
+    (found,) = combiner.drain(0)
+    found = found.select(["id", "__skyband_score", "_version", "seen"])
     assert [tuple(r.values())[:3] for r in found.to_pylist()] == [
         (2, pytest.approx(math.nan, nan_ok=True), 8),
         (1, 40.0, 9),
@@ -208,9 +204,9 @@ def test_columns_may_have_other_names_and_the_version_be_a_time(shop):
         ({"by": None}, "by must be .* got None"),
         ({"columns": ["note", "note"]}, r"columns must .* got \['note', 'note'\]"),
         ({"ordered": "yes"}, "ordered must be .* got 'yes'"),
-        ({"version": None}, "version=None is no name"),
+        ({"version": None}, "version must be .* got None"),
         ({"timeout": "0 s"}, "timeout must be .* got '0 s'"),
-        ({"table": 5}, "table='5' is no table of a database"),
+        ({"table": 5}, "table must be a table of a database.* got '5'"),
     ],
 )
 def test_wrong_fields_are_told_before_the_stream_starts(shop, wrong, words):

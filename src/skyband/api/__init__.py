@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from skyband.api.session import Asked
     from skyband.query.join import Choose, PaperPolicy
-    from skyband.runtime.pipeline import Stats
+    from skyband.runtime.stats import Stats
 
 __all__ = ["METADATA", "Explanation", "Stream", "compare", "explain", "run", "stream"]
 
@@ -107,14 +107,16 @@ def run(  # noqa: PLR0913 - the one wide door
     (4, 1)
     """
     from skyband.runtime.pipeline import OutOfOrderError
-    from skyband.runtime.steps import in_one_table
+    from skyband.runtime.steps import concat_results
 
     session = session_of(query, source, engine, late, ahead, options)
     promote = "permissive" if session.joins else "default"  # remote types show with the first look-up
     try:  # a join reads the times first: what it has looked up cannot be taken back
-        whole = in_one_table(session.tables(progress=progress, trusting=not session.joins), promote)
+        whole = concat_results(session.tables(progress=progress, trusting=not session.joins), promote)
     except OutOfOrderError:
-        whole = in_one_table(session.tables(progress=progress), promote)
+        whole = concat_results(session.tables(progress=progress), promote)
+    if whole is None and session.pipeline is not None:
+        whole = session.empty()
     if whole is None:
         msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
         raise SourceError(msg)
@@ -161,13 +163,13 @@ def compare(
     >>> sb.compare(query, seen, ["top", "all"]).select(["policy", "ndcg", "precision", "lookups"]).to_pylist()
     [{'policy': 'top', 'ndcg': 2.0, 'precision': 2.0, 'lookups': 2}, ...]
     """
+    from skyband.api.compare import compare_runs
     from skyband.evaluate import evaluate
-    from skyband.join.compare import side_by_side
 
     if not isinstance(query, TopK) or query.join is None:
         msg = "compare needs a query with join=: write sb.TopK(..., join=sb.Join(...))"
         raise QueryError(msg)
-    from skyband.join.policies import Oracle
+    from skyband.operators.lookup_join.policies import Oracle
 
     chosen: list[Any] = [*([policies] if isinstance(policies, str) else policies), Oracle()]
     joins = [replace(query.join, refresh=replace(query.join.refresh, policy=policy)) for policy in chosen]
@@ -181,7 +183,7 @@ def compare(
             None if until is None else parse_instant(until, "until"),
         )
     names = [join.refresh.policy for join in joins]
-    return side_by_side([s.tables(progress=False) for s in sessions], query, names, evaluate)
+    return compare_runs([s.tables(progress=False) for s in sessions], query, names, evaluate)
 
 
 def stream(
@@ -249,7 +251,7 @@ class Stream(Iterator["pa.Table"]):
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
-        from skyband.runtime.pipeline import Stats
+        from skyband.runtime.stats import Stats
 
         return self._session.stats if self._session.pipeline is not None else Stats()
 
@@ -257,4 +259,4 @@ class Stream(Iterator["pa.Table"]):
     def candidates(self) -> int:
         """How many rows are kept because they may still be in an answer."""
         pipeline = self._session.pipeline
-        return 0 if pipeline is None else pipeline.kept
+        return 0 if pipeline is None else pipeline.candidates()

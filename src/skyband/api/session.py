@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from skyband.join.pipeline import JoinPipeline
-    from skyband.join.together import Together
-    from skyband.runtime.pipeline import Pipeline, Stats
+    from skyband.runtime.pipeline import Pipeline
     from skyband.runtime.source import Source
-    from skyband.view.alltime import AllTime
-    from skyband.workload.pipeline import WorkloadPipeline
+    from skyband.runtime.stats import Stats
     from skyband.workload.workload import Workload
-
-    _Line = Pipeline | WorkloadPipeline | JoinPipeline | Together | AllTime
 
     Asked = TopK | Statement | Sequence[TopK] | Workload
     """What can be asked: a query, a text that was parsed, or many queries."""
@@ -56,13 +51,18 @@ class Session:
         self.ahead = _length(ahead, "ahead")
         self.source = open_source(source)
         self.between: tuple[int | None, int | None] = (None, None)
-        self.pipeline: _Line | None = None
+        self.pipeline: Pipeline | None = None
 
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
         assert self.pipeline is not None
         return self.pipeline.stats
+
+    def empty(self) -> pa.Table:
+        """An answer without rows."""
+        assert self.pipeline is not None
+        return self.asked.select(self.pipeline.empty())
 
     @property
     def joins(self) -> bool:
@@ -87,38 +87,20 @@ class Session:
                     continue  # an empty list has no type: the next batch will tell
                 self.pipeline = self._open(rows.schema, sorted_input=rising)
             tier.saw(rows.num_rows)
-            yield from map(self.asked.select, self.pipeline.push_in_steps(rows, self._micros(watermark)))
+            yield from map(self.asked.select, self.pipeline.push(rows, self._micros(watermark)))
         if self.pipeline is not None:
-            yield from map(self.asked.select, self.pipeline.finish_in_steps())
+            yield from map(self.asked.select, self.pipeline.finish())
 
-    def _open(self, schema: pa.Schema, *, sorted_input: bool) -> _Line:
+    def _open(self, schema: pa.Schema, *, sorted_input: bool) -> Pipeline:
+        from skyband.operators.plan import plan
         from skyband.runtime.pipeline import Pipeline
 
-        if self.query.join is not None:
-            from skyband.join.pipeline import JoinPipeline
+        spec = plan(self.query, self.plan.engine, self.options, between=self.between)
+        return Pipeline([spec], schema, **self._stream_options(sorted_input=sorted_input))
 
-            ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "sorted_input": sorted_input}
-            join = JoinPipeline(self.query, schema, **ways, live=not self.source.finite)
-            join.between(*self.between)
-            return join
-
-        if self.query.window.kind == "all time":
-            from skyband.view.alltime import AllTime
-
-            return AllTime(self.query, schema, live=not self.source.finite)
-        line: Any = Pipeline
-        if self.query.of:
-            from skyband.view.board import Leaderboard as line  # noqa: N813 - the same doors
-
-        return line(
-            self.query,
-            schema,
-            self.plan.engine,
-            late=self.late or 0,
-            ahead=self.ahead,
-            sorted_input=sorted_input,
-            options=self.options,
-        )
+    def _stream_options(self, *, sorted_input: bool) -> dict[str, Any]:
+        live = not self.source.finite
+        return {"late": self.late or 0, "ahead": self.ahead, "sorted_input": sorted_input, "live": live}
 
     def _in_order(self, *, trusting: bool) -> tuple[Source, bool]:
         """The source, in the order of time if it must be; and whether its batches are."""
@@ -182,13 +164,12 @@ class WorkloadSession(Session):
         """Whether remote columns are in the answers of any query."""
         return any(query.join is not None for query in self.workload.values())
 
-    def _open(self, schema: pa.Schema, *, sorted_input: bool) -> _Line:
-        ways: dict[str, Any] = {"late": self.late or 0, "ahead": self.ahead, "sorted_input": sorted_input}
-        if not self.joins:
-            return self.workload.open(schema, self.engine, options=self.options, fixed=self.fixed, **ways)
-        from skyband.join.together import joined_workload
+    def _open(self, schema: pa.Schema, *, sorted_input: bool) -> Pipeline:
+        from skyband.operators.plan import open_workload
 
-        return joined_workload(self.workload, schema, self.engine, live=not self.source.finite, **ways)
+        self.workload.first()  # there is one: they may all have left since the stream was made
+        ways = self._stream_options(sorted_input=sorted_input)
+        return open_workload(self.workload, schema, self.engine, options=self.options, fixed=self.fixed, **ways)
 
 
 def session_of(

@@ -268,7 +268,7 @@ def replay(metrics: StreamMetrics, seconds: float, rows_per_second: int, seed: i
         for table in answers:
             if ended:  # the answers at the end of the trades are of no interest
                 return
-            metrics.late, metrics.ahead = answers.stats.late, answers.stats.ahead
+            metrics.late, metrics.ahead = answers.stats.late_rows, answers.stats.ahead
             metrics.candidates, metrics.in_window = answers.candidates, sum(sizes)
             if hub is not None:
                 hub.answers(NAME, table)

@@ -46,28 +46,27 @@ def compile_for_spark(query: TopK) -> None:
     """Compile what Spark's workers run (combine, restore, advance and store between two batches), without a JVM."""
     import pyarrow as pa
 
-    from skyband.engines.plan import choose
     from skyband.kernels._jit import tier
+    from skyband.operators.plan import plan
     from skyband.runtime.snapshot import dump, read, unwrite, write
-    from skyband.spark.share import Single
+    from skyband.spark.bucket import Bucket
+    from skyband.spark.pack import packer
     from skyband.windows.watermark import MIN_TIME
 
     tier.compile()
-    share = Single(query, choose(query, "auto").engine)
+    spec = plan(query)
     state, watermark = b"", MIN_TIME
     for batch in _trades(query):
-        bucket = share.bucket(batch.schema, share.engine, early=False)
+        bucket = Bucket(spec, batch.schema)
         if state:
-            bucket.load(read(state)[1])
-        packed: dict[str, list[Any]] = {"counts": [], "blob": []}
+            bucket.restore(read(state)[1])
+        packed: dict[str, list[Any]] = {"input": [], "counts": [], "blob": []}
         for part in (batch.slice(0, _ROWS // 2), batch.slice(_ROWS // 2)):
-            packer = share.packer([0])
-            packer.add(unwrite(write(part)))
-            for found in packer.packed():
+            for found in packer([spec], [[0]])(iter(unwrite(write(part)).to_batches())):
                 for name, column in packed.items():
                     column.extend(found.to_pydict()[name])
-        bucket.take(packed, watermark)
-        state = dump(bucket.save(), {})
+        bucket.advance(packed, watermark)
+        state = dump(bucket.snapshot(), {})
         watermark = int(batch["ts"].cast(pa.int64()).to_numpy().max()) - 1_000_000
 
 

@@ -7,6 +7,7 @@ An engine sees columns, never rows or payloads: scores, times, row ids and group
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -79,6 +80,9 @@ class Answers(NamedTuple):
     score: np.ndarray  # float64
     rank: np.ndarray | None = None  # int64, from 1 on, of partial lists; None: lists are complete
     query: np.ndarray | None = None  # int64: number of the family member; None: the family is a single query
+    row: np.ndarray | None = None  # int64: the row in the row store, where that is not `id`; of operators alone
+    extra: Mapping[str, Any] = MappingProxyType({})  # further result columns, a value for each row ...
+    list_extra: Mapping[str, Any] = MappingProxyType({})  # ... or for each list; of operators alone
 
     @classmethod
     def empty(cls, *, queries: bool = False) -> Answers:
@@ -94,10 +98,10 @@ class Answers(NamedTuple):
         if len(found) < 2:
             return found[0] if found else cls.empty()
         sizes = [np.diff(part.first) for part in found]
-        columns = {
+        columns: dict[str, Any] = {
             name: np.concatenate([getattr(part, name) for part in found])
-            for name in cls._fields
-            if name != "first" and getattr(found[0], name) is not None
+            for name in ("step", "end", "group", "id", "score", "rank", "query")
+            if getattr(found[0], name) is not None
         }
         return cls(first=_offsets(np.concatenate(sizes)), **columns)
 

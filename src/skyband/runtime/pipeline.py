@@ -1,516 +1,316 @@
-"""The stages joined: rows come in batch by batch, answers go out."""
+"""The pipeline of one stream: rows come in batch by batch, operators rank them, results go out."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.engines import Objects, QueryFamily, build
-from skyband.engines.groups import grown_capacity
-from skyband.runtime import steps
-from skyband.runtime.arrow import from_storage
-from skyband.runtime.batch import PreparedBatch, following, joined
-from skyband.runtime.emit import EmittedRows, Emitter, change_names
-from skyband.runtime.groups import Groups
-from skyband.runtime.ids import read_ids
+from skyband.engines.validation import require, section, typed_column, validate
+from skyband.runtime.arrow import take_rows
 from skyband.runtime.row_store import RowStore
-from skyband.runtime.runs import GroupRuns, Spans
-from skyband.runtime.schema import check_schema, conform
-from skyband.runtime.score import ranks_by
-from skyband.runtime.steps import Shapes, in_one_table
-from skyband.runtime.time_type import TimeType
-from skyband.windows import WatermarkTracker, WindowAssigner
-from skyband.windows.watermark import MIN_TIME
+from skyband.runtime.runner import OperatorRunner
+from skyband.runtime.schema import conform
+from skyband.runtime.snapshot import refusing, table_of
+from skyband.windows import WatermarkTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from skyband.runtime.protocols import OperatorSpec, Snapshot
+    from skyband.runtime.stats import Stats
+    from skyband.runtime.time_type import TimeType
 
-    from skyband.engines import Answers
-    from skyband.query import TopK
-
-END = (1 << 62) - 1
-"""After all time."""
-
-_SPARE = 1 << 16  # rows that may pile up before the useless ones are dropped
-_FAN = 16  # so many parts that wait are joined, ...
-_SIZES = (16, 256, 4096)  # ... if each has at most so many rows
-
-
-@dataclass
-class Stats:
-    """What a run has seen and done."""
-
-    rows: int = 0
-    without_score: int = 0
-    without_time: int = 0
-    late: int = 0
-    ahead: int = 0
-    windows: int = 0  # answers that had rows: one for each window and group
-    answer_rows: int = 0
-    peak_candidates: int = 0
-    switches: tuple[dict[str, Any], ...] = ()  # of an engine that changes its ways: time, engine, why, exact_from
-
-    def as_dict(self) -> dict[str, Any]:
-        """The counts by name; switches only where there are any."""
-        counts = asdict(self)
-        if not self.switches:
-            del counts["switches"]
-        return counts
+_SPARE_ROWS = 1 << 16  # rows that may pile up before those that nobody needs are dropped
+_COLUMNS = {"stream": typed_column("i8", 7), "row_ids": typed_column("i8", "rows", low=0)}
 
 
 class OutOfOrderError(Exception):
-    """A source that vowed to be in order is not: whoever believed it must order it and begin again."""
+    """Raised when input declared sorted goes back in time. The caller sorts and retries."""
 
 
 class Pipeline:
-    """One query over one stream.
+    """Operators over one stream.
 
-    `push` takes a batch and gives the answers it brings about; `finish` says that no more will come. With
-    `rising` the source vows that no batch goes back behind the one before, so rows need not wait for their
-    pane to close.
+    It owns what they share: the watermark, the row store and the counters. Each operator has a runner of its own, which
+    owns its groups, its reorder buffer and its emit state.
+
+    Parameters
+    ----------
+    specs
+        The operators; several if the queries of a workload cannot share one.
+    schema
+        The columns of the source.
+    late, ahead
+        Allowed lateness, and how far ahead of the newest time a row may be (None: any), in microseconds.
+    sorted_input
+        No batch goes back behind the one before, so rows need not wait for their pane to close.
+    live
+        The source has no known end.
     """
 
-    def __init__(  # noqa: PLR0913 - the one place where all is known
+    def __init__(
         self,
-        query: TopK,
+        specs: Sequence[OperatorSpec],
         schema: pa.Schema,
-        engine: str,
         *,
         late: int = 0,
         ahead: int | None = None,
         sorted_input: bool = False,
-        options: Mapping[str, object] | None = None,
+        live: bool = True,
     ) -> None:
-        check_schema(query, schema)
-        self.query = query
-        self.schema = schema
-        self.options = options
-        self.clock = self._clock()
-        self.engine = self.made(engine)
-        self.time = None if query.time is None else TimeType.of(query, schema.field(query.time).type)
-        self._sorted_input = sorted_input
-        self.timeline = WatermarkTracker(self.clock, late, ahead)
-        self.groups = Groups(query.per) if query.per else None
-        self.runs = GroupRuns() if query.per and self._forgets() else None
-        self.payload = RowStore()
-        self.emitter = self._emitter()
-        self.waiting: list[PreparedBatch] = []  # rows whose pane is still open
-        self._thin = _SPARE  # so many may wait before they are thinned out
-        self.thinned = False  # whether they ever were
-        self._positions = np.zeros(0 if query.per else 1, np.int64)  # there may be room for more groups
-        self._due: list[PreparedBatch] = []  # rows of this batch that the engine has yet to take ...
-        self._goal: int | None = None  # ... and how far it has to go with them; None: it has
-        self._reached = self._newest = MIN_TIME  # how far the engine has come, and its newest row
-        self._kept = 0
-        self._empty: pa.Table | None = None
-        self._next_end: int | None = None  # when the next window ends; None: not known
-        self._stats = Stats()
+        self.schema, self._sorted_input, self._live = schema, sorted_input, live
+        self.tracker = WatermarkTracker(late, ahead)
+        self.rows = RowStore()
+        self.runners = [self._runner(spec) for spec in specs]
+        scored = all(spec.scored for spec in specs)  # then groups have the values of their columns
+        self._per = list(self.runners[0].columns.per) if scored else []
+        self.finished = False
+        self._kept = 0  # rows in the store when it was last cleaned
+        self._results: list[pa.Table] = []  # tables that were computed before they were asked for
+        self._counters = {"rows": 0, "without_time": 0}
+        self._closed: list[tuple[OperatorSpec, dict[str, int]]] = []  # counters of operators that are gone
+        self._peak = 0
+        self.changes: object = None  # lets queries in and out, and lives as long as the pipeline
 
-    def made(self, engine: str, resume: Mapping[str, np.ndarray] | None = None) -> Any:
-        """The engine of this name, anew or from a snapshot."""
-        return build(engine, QueryFamily.of(self.query), resume, self.options)
-
-    def _clock(self) -> Any:
-        return WindowAssigner.of(self.query.window)
-
-    def _emitter(self) -> Emitter:
-        return Emitter(self.query)
-
-    def _forgets(self) -> bool:
-        """Whether groups may be forgotten: none has a position, or changes by the number of its rows."""
-        return not self.clock.counts and (self.clock.slide > 0 or self.query.emit != "changes")
-
-    def _spans(self) -> Spans:
-        """The windows of which one must be empty before a group appears anew."""
-        clock = self.clock
-        return Spans(*(np.array([number], np.int64) for number in (clock.size, clock.slide, clock.origin)))
+    def _runner(self, spec: OperatorSpec) -> OperatorRunner:
+        return OperatorRunner(
+            spec, self.schema, self.rows, self.tracker, sorted_input=self._sorted_input, live=self._live
+        )
 
     @property
-    def positions(self) -> np.ndarray:
-        """How many rows of each group have come, for counting windows."""
-        return self._positions[: self.lists()]
-
-    @positions.setter
-    def positions(self, positions: np.ndarray) -> None:
-        self._positions = positions
+    def time(self) -> TimeType | None:
+        """How the time column counts."""
+        return self.runners[0].time
 
     @property
-    def stats(self) -> Stats:
-        """What has been seen and done so far."""
-        self._stats.late, self._stats.ahead = self.timeline.dropped
-        self._stats.peak_candidates = int(self.engine.peak)  # a NumPy number where kernels are not compiled
-        self._stats.switches = tuple(switch._asdict() for switch in getattr(self.engine, "switches", ()))
-        return self._stats
+    def timed(self) -> bool:
+        """Whether time moves the operators on."""
+        return self.runners[0].spec.event_time
 
     @property
-    def kept(self) -> int:
-        """How many rows are kept because they may still be in an answer."""
-        return len(self.engine.candidates().id)
+    def names(self) -> Sequence[str]:
+        """The names of all queries, by number."""
+        every = [runner.operator.names for runner in self.runners]
+        if len(every) == 1:
+            return every[0]
+        return ["".join(names) for names in zip_longest(*every, fillvalue="")]
 
-    def push(self, rows: pa.Table, watermark: int | None = None) -> pa.Table:
-        """Take a batch, give the answers of the windows it closes."""
-        return self._whole(self.push_in_steps(rows, watermark))
+    # ------------------------------------------------------------ rows in, results out
 
-    def push_in_steps(self, rows: pa.Table, watermark: int | None = None) -> Iterator[pa.Table]:
-        """Take a batch, give the answers of the windows it closes in steps of bounded size."""
+    def push(self, rows: pa.Table, watermark: int | None = None) -> Iterator[pa.Table]:
+        """Take a batch; yield the results it brings about, in steps of bounded size."""
         self.begin(rows, watermark)
         yield from self._steps()
 
     def begin(self, rows: pa.Table, watermark: int | None = None) -> None:
-        """Take a batch; `step` then gives its answers, as long as `pending`."""
-        self._stats.rows += rows.num_rows
+        """Take a batch; the results come with the next steps."""
+        self._counters["rows"] += rows.num_rows
         rows = conform(rows, self.schema)
-        if self.clock.counts:
-            self._begin_count(self._scored(rows, np.empty(0, np.int64)))
-            return
-        assert self.time is not None
-        time, missing = self.time.micros(rows.column(self.query.time))
-        if missing is not None:
-            self._stats.without_time += int(missing.sum())
-            rows, time = rows.filter(pa.array(~missing)), time[~missing]
-        self._begin_take(self._scored(rows, time), watermark)
+        time, places = self._times(rows)
+        closed = [self.tracker.closed_until(runner.operator.assigner) for runner in self.runners]
+        if self.timed:
+            taken = self.tracker.observe(time, watermark, sorted_input=self._sorted_input)
+            if taken is None:
+                raise OutOfOrderError
+            if not taken.all():
+                kept = np.flatnonzero(taken)
+                places, time = (kept if places is None else places[kept]), time[kept]
+        row_id = self._store(rows)
+        for runner, closed_until in zip(self.runners, closed, strict=True):
+            columns = runner.spec.columns
+            needed = rows if columns is None else rows.select(columns)
+            mine, when = places, time
+            on_time = runner.admit(time, closed_until) if self.timed else None
+            if on_time is not None:
+                mine, when = (on_time if places is None else places[on_time]), time[on_time]
+            if mine is not None:
+                needed = take_rows(needed, mine)
+            ids = row_id if mine is None else row_id[mine]
+            runner.begin(runner.spec.prepare(needed, ids, when, runner.groups))
 
-    def take(self, part: PreparedBatch, watermark: int | None = None) -> pa.Table:
-        """Take rows that have their time and score, in any order; give the answers of the windows they close."""
-        self._begin_take(part, watermark)
-        return self._whole(self._steps())
-
-    def _begin_take(self, part: PreparedBatch, watermark: int | None) -> None:
-        taken = self.timeline.admit(part.time, watermark, sorted_input=self._sorted_input)
-        if taken is None:
-            raise OutOfOrderError
-        if not taken.all():
-            part = part.take(np.flatnonzero(taken))
-        ranked = self._ranked_only(part)
-        part = ranked if self.clock.slide else part  # after every row, one without a score is still a step
-        if len(part.time):
-            self._wait(part.sorted())
-        # where ids break ties, rows of the newest moment wait: the next batch may have more of it
-        edge = self.timeline.newest + (self.query.id is None) if self._sorted_input else self.timeline.closed_until
-        self._due, self._goal = self._release(edge), self.timeline.watermark
-
-    def finish(self) -> pa.Table:
-        """Answer every time window that still holds a row. A window that ends after the newest row deletes nothing."""
-        return self._whole(self.finish_in_steps())
-
-    def finish_in_steps(self) -> Iterator[pa.Table]:
-        """Answer every time window that still holds a row, in steps of bounded size."""
-        self.begin_end()
+    def accept(self, inputs: Mapping[str, Sequence[pa.Table]], watermark: int) -> Iterator[pa.Table]:
+        """Take what has travelled to the one operator, with the watermark that holds as the batch begins."""
+        (runner,) = self.runners
+        self.tracker.watermark = max(self.tracker.watermark, watermark)
+        for name in inputs.keys() - {"rows"}:
+            runner.operator.take_input(name, inputs[name], runner)
+        if inputs.get("rows"):
+            rows, part = runner.spec.receive(inputs["rows"], self.schema, runner.groups)
+            if rows is not None:
+                row_id = self._store(rows)
+                part = part._replace(row_id=row_id[part.row_id])
+            if self.timed:
+                part = self._on_time(part, runner)
+            runner.begin(part)
+        else:
+            runner.release()
         yield from self._steps()
 
-    def begin_end(self) -> None:
-        """No more rows will come; `step` then gives the last answers, as long as `pending`."""
-        if not self.clock.counts:
-            self.timeline.close()
-        self._due, self._goal = [] if self.clock.counts else self._release(END), END
+    def _on_time(self, part: Any, runner: OperatorRunner) -> Any:
+        """Return what is not late of a part that has travelled."""
+        late_before = runner.counters["late_rows"]
+        places = runner.admit(part.time, runner.closed_until)
+        if runner.operator.assigner.slide:  # counted by pane, before the shuffle
+            runner.counters["late_rows"] = late_before
+        self.tracker.observe(part.time, self.tracker.watermark)
+        return part if places is None else part.take(places)
 
-    def count(self, part: PreparedBatch) -> pa.Table:
-        """Counting windows: every row takes the next position of its group, and nothing is late."""
-        self._begin_count(part)
-        return self._whole(self._steps())
+    def _times(self, rows: pa.Table) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the times of the rows, and the places of those that have one (None: all)."""
+        name = self.runners[0].query.time
+        if not self.timed or name is None:
+            return np.empty(0, np.int64), None
+        assert self.time is not None
+        time, missing = self.time.micros(rows.column(name))
+        if missing is None:
+            return time, None
+        self._counters["without_time"] += int(missing.sum())
+        places = np.flatnonzero(~missing)
+        return time[places], places
 
-    def _begin_count(self, part: PreparedBatch) -> None:
-        self._due, self._goal = [part], END
+    def _store(self, rows: pa.Table) -> np.ndarray:
+        """Store the rows for the operators that emit them; return their row ids."""
+        if not any(runner.spec.ordered for runner in self.runners):
+            return np.arange(rows.num_rows)
+        return self.rows.add(rows.drop_columns(self._per) if self._per else rows)
 
-    # ------------------------------------------------------------ steps
-
-    @property
-    def pending(self) -> bool:
-        """Whether there are answers of this batch to give."""
-        return self._goal is not None
+    def finish(self) -> Iterator[pa.Table]:
+        """Answer every time window that still holds a row. A window that ends after the newest row deletes nothing."""
+        self.finished = True
+        if self.timed:
+            self.tracker.close()
+        for runner in self.runners:
+            runner.begin_end()
+        yield from self._steps()
 
     def _steps(self) -> Iterator[pa.Table]:
-        while self.pending:
-            yield self.step(self.affordable())
+        """Yield what there is to yield, as long as an operator has yet to advance."""
+        while self._results or any(runner.pending for runner in self.runners):
+            found = self._results.pop(0) if self._results else self._step()
+            if found is not None:
+                yield found
 
-    @staticmethod
-    def _whole(found: Iterator[pa.Table]) -> pa.Table:
-        whole = in_one_table(found)
-        assert whole is not None
-        return whole
+    def _step(self) -> pa.Table | None:
+        """Advance all operators together, as far as the results of the one with the most allow."""
+        pending = [runner for runner in self.runners if runner.pending]
+        goal = min(runner.affordable() for runner in pending)
+        found = [(runner, table) for runner in pending for table in runner.step(goal, self.names)]
+        if len(self.rows) > 2 * self._kept + _SPARE_ROWS:
+            self._clean()
+        return self._merged(found)
 
-    def _shapes(self) -> Shapes:
-        """What bounds the answers of the query."""
-        return Shapes.of([(int(self.query.k), self.clock.size, self.clock.slide)])
+    def settle(self) -> None:
+        """Finish the batch that is being answered, before queries come or go."""
+        while any(runner.pending for runner in self.runners):
+            found = self._step()
+            self._results += [] if found is None else [found]
 
-    def affordable(self) -> int:
-        """How far the next step may go, so that it has few enough answers.
+    def empty(self) -> pa.Table:
+        """Return a result without rows."""
+        return self.runners[0].writer.empty(self.names)
 
-        Only time windows with a slide can answer with many times the rows of a batch.
-        """
-        goal = self._goal
-        assert goal is not None
-        if self.clock.counts or not self.clock.slide:
-            return goal
-        shapes, kept = self._shapes(), int(self.engine.peak)
-        groups = self.lists() + (0 if self.groups is None else len(self.groups))  # some may appear with these rows
-        if not len(shapes.k):
-            return goal
-        time = self._due[0].time if len(self._due) == 1 else np.concatenate([_NO_TIMES, *(p.time for p in self._due)])
-        open_for = int((shapes.size + shapes.slide).max())
-        start, newest = self._reached, self._newest
-        if start >= newest + open_for or newest == MIN_TIME:  # no window can show a row that is kept
-            if not len(time):
-                return goal
-            start = max(start, int(time[0]))
-        last = max(newest, int(time[-1])) if len(time) else newest
-        length = max(min(goal, last + open_for) - start, 0)
-        if shapes.by_time(length, groups, kept + len(time)) <= steps.ANSWERS:
-            return goal
-        return min(goal, start + shapes.longest(time, start, length, groups, kept))
+    def _merged(self, found: list[tuple[OperatorRunner, pa.Table]]) -> pa.Table | None:
+        """Return the results of all operators as one table, by the end of their windows, then by query."""
+        if not found:
+            return None
+        tables = [table for _, table in found]
+        if len({tuple(runner.columns.extra) for runner in self.runners}) > 1:  # all columns in every table
+            tables = [*(runner.writer.empty(self.names) for runner in self.runners), *tables]
+        if len(tables) < 2:
+            return tables[0]
+        whole = pa.concat_tables(tables, promote_options="permissive")
+        if all(runner is found[0][0] for runner, _ in found):
+            return whole
+        column = found[0][0].query.column
+        end = whole.column(column("window_end")).cast(pa.int64()).to_numpy()
+        number = np.concatenate([chunk.indices.to_numpy() for chunk in whole.column(column("query")).chunks])
+        return take_rows(whole, np.lexsort((number, end)))
 
-    def step(self, goal: int) -> pa.Table:
-        """The answers up to `goal`, one that `affordable` gave, or a smaller one."""
-        assert self._goal is not None
-        done = self.clock.counts or goal >= self._goal
-        if self.clock.counts:
-            found = self._count(self._due)
-        else:
-            found = self._advance(self._due_before(goal, rest=done), self._goal if done else goal)
-        self._reached = max(self._reached, goal)
-        if done:
-            if self._goal != END:
-                self.forget_groups(due=True)
-            self._due, self._goal = [], None
-        return found
+    # ------------------------------------------------------------ operators come and go
 
-    def stand_at(self, watermark: int, newest: int) -> None:
-        """Go on where another pipeline stood: how far windows are closed, and the newest row that was seen."""
-        self._reached, self._newest = watermark, newest
+    def open(self, spec: OperatorSpec) -> OperatorRunner:
+        """Add an operator where the stream stands now."""
+        runner = self._runner(spec)
+        self.runners.append(runner)
+        return runner
 
-    def _due_before(self, goal: int, *, rest: bool) -> list[PreparedBatch]:
-        """Take out the rows that are due before `goal`; with `rest` all of them."""
-        out, later = self._due, []
-        if not rest:
-            cuts = [(part, int(np.searchsorted(part.time, goal))) for part in self._due]
-            out = [part.take(slice(0, cut)) for part, cut in cuts if cut]
-            later = [part.take(slice(cut, None)) for part, cut in cuts if cut < len(part.time)]
-        self._due = later
-        if out:
-            self._newest = max(self._newest, int(out[-1].time[-1]))
-        return out
+    def close(self, runner: OperatorRunner) -> None:
+        """End an operator; its counters stay."""
+        self._peak = max(self._peak, self._peak_candidates())
+        self.runners.remove(runner)
+        self._closed.append((runner.spec, {**runner.counters, **runner.operator.counters}))
 
-    def _count(self, parts: list[PreparedBatch]) -> pa.Table:
-        """Let the rows of the batch take the next positions of their groups."""
-        if not parts:
-            return self._table(None)
-        (part,) = parts
-        if part.group is None:
-            position = np.arange(self._positions[0], self._positions[0] + len(part.score))
-            self._positions[0] += len(part.score)
-            moved = None
-        else:
-            from skyband.kernels.columns import number_rows
+    # ------------------------------------------------------------ what is kept
 
-            assert self.groups is not None
-            more = grown_capacity(len(self.groups), len(self._positions)) - len(self._positions)
-            if len(self.groups) > len(self._positions):
-                self._positions = np.concatenate([self._positions, np.zeros(more, np.int64)])
-            position = number_rows(part.group, self._positions)
-            moved = part.group
-        part = self._ranked_only(part._replace(time=position, id=None, missing=None))
-        return self._advance([part], self.positions, moved)
+    def candidates(self) -> int:
+        """Return how many rows are kept because they may still be in an answer."""
+        return sum(runner.operator.candidates() for runner in self.runners)
 
-    def _scored(self, rows: pa.Table, time: np.ndarray) -> PreparedBatch:
-        score = self._points(rows)
-        group = self.group(rows)
-        ids, missing = (None, None) if self.query.id is None else read_ids(rows.column(self.query.id), self.query.id)
-        return PreparedBatch(rows.drop_columns(list(self.query.per)), score, time, ids, group, missing)
+    def _peak_candidates(self) -> int:
+        return max(self._peak, sum(int(runner.operator.peak) for runner in self.runners))
 
-    def _points(self, rows: pa.Table) -> np.ndarray:
-        """What an engine ranks a row by, larger first."""
-        return ranks_by(self.query, rows)
+    @property
+    def stats(self) -> Stats:
+        """What has been seen and done so far. Rows are counted once, what operators do for each of them."""
+        every = [(runner.spec, {**runner.counters, **runner.operator.counters}) for runner in self.runners]
+        total: dict[str, Any] = {}
+        for spec, counters in (*self._closed, *every):
+            for name, value in counters.items():
+                if isinstance(value, str):
+                    total[name] = value or total.get(name, "")
+                else:
+                    before = total.get(name, 0)
+                    total[name] = max(before, value) if spec.counters.get(name) == "max" else before + value
+        total |= self._counters | {"ahead": self.tracker.ahead_rows, "peak_candidates": self._peak_candidates()}
+        switches = [switch for runner in self.runners for switch in getattr(runner.operator, "switches", ())]
+        kind = max((spec.stats_type for spec, _ in (*self._closed, *every)), key=lambda kind: len(kind.__mro__))
+        return kind(**total, switches=tuple(switches))
 
-    def group(self, rows: pa.Table) -> np.ndarray | None:
-        """The number of each row's group; None where there is but one."""
-        return None if self.groups is None else self.groups.codes(rows)
+    def _clean(self) -> None:
+        """Drop the rows that no operator needs."""
+        self.rows.keep(np.concatenate([runner.live_rows() for runner in self.runners]))
+        self._kept = len(self.rows)
 
-    def _ranked_only(self, part: PreparedBatch) -> PreparedBatch:
-        """The rows that have a score; the others are counted."""
-        if not len(part.score) or not np.isnan(part.score.min()):  # the least is NaN if any is
-            return part
-        none = _unscored(part.score)
-        self._stats.without_score += int(none.sum())
-        return part.take(np.flatnonzero(~none))
+    def is_idle(self) -> bool:
+        """Return whether there is nothing to remember."""
+        return all(runner.is_idle() for runner in self.runners)
 
-    def _wait(self, part: PreparedBatch) -> None:
-        """Keep rows until their pane closes. Small parts are joined, so that there are few of them."""
-        waiting = self.waiting
-        waiting.append(part)
-        for most in _SIZES:
-            if len(waiting) < _FAN or any(len(last.time) > most for last in waiting[-_FAN:]):
-                continue
-            waiting[-_FAN:] = [joined(waiting[-_FAN:]).sorted()]
+    def next_timer(self) -> int | None:
+        """Return when a result may come without rows, in microseconds; None if none can."""
+        timers = [timer for runner in self.runners if (timer := runner.next_timer()) is not None]
+        return min(timers, default=None)
 
-    def _release(self, edge: int) -> list[PreparedBatch]:
-        """Take out the waiting rows before `edge`, as parts in order."""
-        out, rest = [], []
-        for part in self.waiting:
-            if part.time[0] >= edge:
-                rest.append(part)
-                continue
-            cut = int(np.searchsorted(part.time, edge))
-            out.append(part.take(slice(0, cut)) if cut < len(part.time) else part)
-            if cut < len(part.time):
-                rest.append(part.take(slice(cut, None)))
-        self.waiting = rest
-        if sum(len(p.time) for p in rest) > self._thin and self.clock.slide:
-            self.waiting = [self._thinned(joined(rest))]
-            self._thin, self.thinned = max(_SPARE, 4 * len(self.waiting[0].time)), True
-        if len(out) > 1 and sum(len(part.time) for part in out) <= _SIZES[-1]:
-            return [joined(out).sorted()]
-        return following(out)
+    # ------------------------------------------------------------ snapshots
 
-    def _thinned(self, part: PreparedBatch) -> PreparedBatch:
-        """The k best of each pane and group: nothing else can be in an answer. And the first, which orders groups."""
-        pane = np.asarray(self.clock.pane(part.time))
-        group = np.zeros(len(pane), np.int32) if part.group is None else part.group
-        ids = part.id_order()
-        ids = np.arange(len(pane)) if ids is None else ids
-        order = np.lexsort((~ids, ~part.time, -part.score, group, pane))
-        pane, group = pane[order], group[order]
-        new = np.flatnonzero(np.r_[True, (np.diff(pane) != 0) | (np.diff(group) != 0)])
-        rank = np.arange(len(order)) - np.repeat(new, np.diff(np.r_[new, len(order)]))
-        keep = np.zeros(len(order), np.bool_)
-        keep[order[rank < self.query.k]] = True
-        if part.group is not None:
-            early = np.lexsort((ids, part.time, part.group, np.asarray(self.clock.pane(part.time))))
-            keep[early[new]] = True
-        return part.take(np.flatnonzero(keep)).sorted()
+    def snapshot(self) -> Snapshot:
+        """Return all that is needed to go on elsewhere."""
+        parts = [runner.snapshot() for runner in self.runners]
+        self._clean()
+        upcoming, row_ids, rows = self.rows.snapshot()
+        tracker = self.tracker
+        counters = [tracker.ahead_rows, *self._counters.values()]
+        stream = [tracker.watermark, tracker.newest, upcoming, len(self.runners), *counters]
+        saved: Snapshot = {"stream": np.array(stream, np.int64), "row_ids": row_ids}
+        if rows is not None:
+            saved["rows"] = rows
+        for number, part in enumerate(parts):
+            saved |= {f"{number}/{name}": value for name, value in part.items()}
+        return saved
 
-    def _advance(self, parts: list[PreparedBatch], upto: int | np.ndarray, moved: np.ndarray | None = None) -> pa.Table:
-        """Hand rows to the engine; its answers as a table."""
-        options = () if moved is None else (moved,)
-        if not parts:
-            return self._table(self.engine.advance(self._none(), upto) if self._closes(upto) else None)
-        tables = []
-        for part, later in zip(parts, [*parts[1:], None], strict=True):
-            goal = upto if later is None else later.time[0]
-            tables.append(self._table(self.engine.advance(self._arrivals(part), goal, *options)))
-        if self.clock.slide and not isinstance(upto, np.ndarray):
-            self._next_end = self.clock.next_end(upto)
-        if len(self.payload) > 2 * self._kept + _SPARE:
-            self.payload.keep(self.emitter.needed(self.engine.live_ids()))
-            self._kept = len(self.payload)
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-
-    def _closes(self, upto: int | np.ndarray) -> bool:
-        """Whether a window may end by `upto`, if no rows have come since this was asked last."""
-        if isinstance(upto, np.ndarray) or not self.clock.slide:
-            return False
-        closes = self._next_end is None or self._next_end <= upto
-        if closes:
-            self._next_end = self.clock.next_end(upto)
-        return closes
-
-    def _none(self) -> Objects:
-        return _NOTHING if self.groups is None else _NOTHING._replace(group=np.empty(0, np.int32))
-
-    def _arrivals(self, part: PreparedBatch) -> Objects:
-        slots = self.payload.add(part.rows)
-        group = part.group
-        if self.runs is not None:
-            assert group is not None
-            assert self.groups is not None
-            group = self.runs.numbers(group, part.time, len(self.groups), self._spans())
-        return Objects(part.score, part.time, slots, group)
-
-    def forget_groups(self, *, due: bool = False) -> None:
-        """Forget groups that keep no rows, owe no deletion, and appear anew with their next row.
-
-        With `due` only if there are so many that the work is small beside that of their rows.
-        """
-        runs, groups = self.runs, self.groups
-        if runs is None or groups is None:
-            return
-        few, few_groups = runs.due(len(groups)) if due else (True, True)
-        if not few and not few_groups:
-            return
-        engine = self.engine
-        since = self.timeline.newest if self._sorted_input else self.timeline.closed_until
-        keep = np.unique(np.concatenate([engine.active_groups(), self.emitter.busy(), runs.open(since, self._spans())]))
-        engine.keep_groups(keep)
-        self.emitter.regroup(keep)
-        runs.keep(keep)
-        if few_groups:
-            waiting = [part.group for part in self.waiting if part.group is not None]
-            known = np.unique(np.concatenate([runs.groups(np.arange(runs.count)), *waiting]))
-            groups.keep(known)
-            number = runs.keep_groups(known)
-            self.waiting = [part._replace(group=number[part.group]) for part in self.waiting]
-
-    def lists(self) -> int:
-        """How many lists there are side by side."""
-        if self.runs is not None:
-            return self.runs.count
-        return 1 if self.groups is None else len(self.groups)
-
-    def _table(self, answers: Answers | None) -> pa.Table:
-        """Answers as rows, with the rows they speak of."""
-        if answers is not None and len(answers.step):
-            watermark = END if self.clock.counts else self.timeline.watermark
-            lines = self.emitter.lines(answers, self.lists(), watermark)
-            self._stats.windows += int((np.diff(answers.first) > 0).sum())
-            self._stats.answer_rows += len(lines)
-            if len(lines):
-                return self._columns(lines)
-        if self._empty is None:
-            self._empty = self._columns(EmittedRows.none(changes=self.query.emit == "changes"))
-        return self._empty
-
-    def _columns(self, lines: EmittedRows) -> pa.Table:
-        query, own = self.query, self._own()
-        start, end = self._shown(lines)
-        if self.time is not None and not self.clock.counts:
-            window = [self.time.column(start), self.time.column(end)]
-        else:
-            window = [pa.array(start), pa.array(end)]
-        columns = self._lead(lines)
-        columns |= {query.column("window_start"): window[0], query.column("window_end"): window[1]}
-        if lines.change is not None:
-            columns[query.column("step")] = pa.array(lines.step)
-        for name, values in self._per(lines.group).items():
-            columns[name] = from_storage(values, self.schema.field(name).type, name)
-        if lines.change is not None:
-            columns[query.column("_change_type")] = change_names(lines.change)
-        columns[query.column("rank")] = pa.array(lines.rank.astype(np.int32))
-        columns[query.column("score")] = pa.array(-lines.score if query.ascending else lines.score)
-        rows = self.payload.take(lines.slot) if len(lines) else None
-        for field in own:
-            column = pa.nulls(0, field.type) if rows is None else rows.column(field.name)
-            columns[field.name] = from_storage(column, field.type, field.name)
-        return pa.Table.from_arrays(list(columns.values()), names=list(columns))
-
-    def _own(self) -> list[pa.Field]:
-        """The columns of a row itself."""
-        return [f for f in self.schema if f.name not in self.query.per]
-
-    def _lead(self, lines: EmittedRows) -> dict[str, pa.Array]:  # noqa: ARG002 - for workloads
-        """The columns before all others."""
-        return {}
-
-    def _shown(self, lines: EmittedRows) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end of the lines' windows, as a user reads them."""
-        shown: tuple[np.ndarray, np.ndarray] = self.clock.bounds(lines.end)
-        return shown
-
-    def _per(self, group: np.ndarray) -> dict[str, pa.Array]:
-        if self.groups is None:
-            return {}
-        if not len(group):
-            return {name: pa.nulls(0, self.schema.field(name).type) for name in self.query.per}
-        known = group if self.runs is None else self.runs.groups(group)
-        return dict(zip(self.query.per, self.groups.values(known), strict=True))
-
-
-def _unscored(score: np.ndarray) -> np.ndarray:
-    """Which rows cannot be ranked; a point cannot if it lacks a coordinate."""
-    none = np.isnan(score)
-    return none if none.ndim == 1 else none.any(axis=1)
-
-
-_NO_TIMES = np.empty(0, np.int64)
-_NOTHING = Objects(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+    @refusing()
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of a pipeline with the same operators."""
+        found = validate(saved, _COLUMNS)
+        watermark, newest, upcoming, runners, *counters = (int(x) for x in found["stream"])
+        require(min(upcoming, *counters) >= 0, "stream has a value that it cannot have")
+        require(runners == len(self.runners), "there is another number of operators")
+        self.tracker.watermark, self.tracker.newest, self.tracker.ahead_rows = watermark, newest, counters[0]
+        self._counters = dict(zip(self._counters, counters[1:], strict=True))
+        row_ids = found["row_ids"]
+        rows = table_of(saved, "rows") if "rows" in saved else None
+        self.rows.restore(upcoming, row_ids, rows)
+        self._kept = len(row_ids)
+        for number, runner in enumerate(self.runners):
+            runner.restore(section(saved, f"{number}/"), row_ids)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.engines.validation import require
 from skyband.runtime.arrow import concat_rows, take_rows
 
+_MAX_ROWS = 1 << 60  # of a stream
 _SPREAD = 100  # from so many places a slot on, sorting is cheaper than marking
 _SMALL = 256  # chunks of at most so many rows are merged ...
 _FAN = 16  # ... whenever there are so many of them, and again when so many merged ones are there
@@ -125,37 +128,43 @@ class RowStore:
                 self._chunks[number] = chunk._replace(rows=rows)
                 self._schema, self._encoded = rows.schema, True
 
-    def saved(self) -> tuple[int, np.ndarray, pa.Table | None]:
-        """The next slot, and the rows that `keep` left with their slots."""
+    def snapshot(self) -> tuple[int, np.ndarray, pa.Table | None]:
+        """Return the next row id, and the rows that `keep` left with their row ids."""
         slots = [chunk.slots for chunk in self._chunks if chunk.slots is not None]
         assert len(slots) == len(self._chunks), "keep first"
         rows = None if self._schema is None else self._table([chunk.rows for chunk in self._chunks])
         return self.next, np.concatenate([np.empty(0, np.int64), *slots]), rows
 
-    def load(self, upcoming: int, slots: np.ndarray, rows: pa.Table | None) -> None:
-        """Go on with saved rows."""
+    def restore(self, upcoming: int, slots: np.ndarray, rows: pa.Table | None) -> None:
+        """Go on from a snapshot."""
+        require(len(slots) == (0 if rows is None else rows.num_rows), "row ids has other rows than there are")
+        require(np.diff(slots) > 0, "row ids is not ascending")
+        require((slots < upcoming) & (0 <= upcoming < _MAX_ROWS), "row ids has a row that never came")
         self.next = upcoming
         self._schema, self._encoded = None if rows is None else rows.schema, True
         self._put(slots, [] if rows is None else _merged(rows.to_batches()))
 
-    def take(self, slots: np.ndarray) -> pa.Table | None:
-        """The rows of these slots, in this order; None where no row was ever added."""
+    def take(self, slots: np.ndarray, columns: Sequence[str] | None = None) -> pa.Table | None:
+        """The rows of these slots, in this order; None where no row was ever added. `columns`: None for all."""
         if self._schema is None:
             return None
         if len(slots) <= _FEW:
-            found = self._take_few(slots)
+            found = self._take_few(slots, columns)
             if found:
                 return pa.Table.from_batches(found)
         chosen = distinct(slots)
-        rows = self._table(_merged(self._taken(chosen)))
+        rows = self._table(_merged(self._taken(chosen, columns)), columns)
         in_place = len(chosen) == len(slots) and bool((np.diff(slots) > 0).all())
         return rows if in_place else take_rows(rows, places(chosen, slots))
 
-    def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
+    def _table(self, batches: list[pa.RecordBatch], columns: Sequence[str] | None = None) -> pa.Table:
         assert self._schema is not None
-        return pa.Table.from_batches(batches) if batches else self._schema.empty_table()
+        if batches:
+            return pa.Table.from_batches(batches)
+        empty = self._schema.empty_table()
+        return empty if columns is None else empty.select(columns)
 
-    def _take_few(self, slots: np.ndarray) -> list[pa.RecordBatch]:
+    def _take_few(self, slots: np.ndarray, columns: Sequence[str] | None) -> list[pa.RecordBatch]:
         """A few rows, by one look into all chunks they lie in; nothing if these are too large to be put together."""
         if not self._chunks or not len(slots):
             return []
@@ -163,13 +172,13 @@ class RowStore:
         first, last = bisect_right(self._bases, min(wanted)) - 1, bisect_right(self._bases, max(wanted)) - 1
         if first == last:
             chunk = self._chunks[first]
-            return _take(chunk.rows, chunk.places(slots))
+            return _take(_select(chunk.rows, columns), chunk.places(slots))
         which = [bisect_right(self._bases, slot) - 1 for slot in wanted]
         touched = sorted(set(which))
         chunks = [self._chunks[at] for at in touched]
         if sum(chunk.rows.num_rows for chunk in chunks) > _COPIED:
             return []
-        merged = _merged([chunk.rows for chunk in chunks])
+        merged = _merged([_select(chunk.rows, columns) for chunk in chunks])
         if len(merged) > 1:
             return []
         place = np.empty(len(slots), np.int64)
@@ -180,7 +189,7 @@ class RowStore:
             begin += chunk.rows.num_rows
         return _take(merged[0], place)
 
-    def _taken(self, slots: np.ndarray) -> list[pa.RecordBatch]:
+    def _taken(self, slots: np.ndarray, columns: Sequence[str] | None = None) -> list[pa.RecordBatch]:
         """The rows of these rising slots, chunk by chunk."""
         which = np.searchsorted(np.array(self._bases, np.int64), slots, side="right") - 1
         cuts = np.flatnonzero(np.diff(which)) + 1
@@ -188,6 +197,7 @@ class RowStore:
         small: list[tuple[_Chunk, np.ndarray]] = []  # put together before rows are taken from them: that is quicker
         for mine in np.split(slots, cuts) if len(slots) and self._chunks else []:
             chunk = self._chunks[bisect_right(self._bases, int(mine[0])) - 1]
+            chunk = chunk._replace(rows=_select(chunk.rows, columns))
             if chunk.rows.num_rows <= _SMALL:
                 small.append((chunk, mine))
                 continue
@@ -234,6 +244,10 @@ def _merged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return list(concat_rows([pa.Table.from_batches([batch]) for batch in batches]).to_batches())
 
 
+def _select(rows: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
+    return rows if columns is None else rows.select(columns)
+
+
 def _take(rows: pa.RecordBatch, places: np.ndarray) -> list[pa.RecordBatch]:
     """The rows at these places, in one batch, or in few where they do not fit into one."""
     try:
@@ -262,3 +276,63 @@ def places(chosen: np.ndarray, slots: np.ndarray) -> np.ndarray:
     place = np.empty(high - low + 1, np.int64)
     place[chosen - low] = np.arange(len(chosen))
     return place[slots - low]
+
+
+class RowSequence:
+    """Numbers rows in the order in which an engine takes them, which need not be the order in which they came.
+
+    Engines tell rows of equal score and time apart by these numbers, which rise. As long as the rows themselves come in
+    order, a row's number is its row id, and nothing is stored.
+
+    Examples
+    --------
+    >>> sequence = RowSequence()
+    >>> sequence.add(np.array([0, 1])).tolist(), sequence.add(np.array([3, 2])).tolist()
+    ([0, 1], [2, 3])
+    >>> sequence.row_ids(np.array([1, 2])).tolist()
+    [1, 3]
+    """
+
+    def __init__(self) -> None:
+        self.next = 0
+        self._numbers = [np.empty(0, np.int64)]  # of rows whose number is not their row id, ascending
+        self._row_ids = [np.empty(0, np.int64)]
+        self._mapped = False
+
+    def add(self, row_id: np.ndarray) -> np.ndarray:
+        """Number rows, given in order."""
+        from skyband.kernels.columns import is_sorted
+
+        if not self._mapped and (not len(row_id) or (row_id[0] >= self.next and is_sorted(row_id))):
+            self.next = int(row_id[-1]) + 1 if len(row_id) else self.next
+            return row_id
+        self._mapped = True
+        number = np.arange(self.next, self.next + len(row_id))
+        self.next += len(row_id)
+        self._numbers.append(number)
+        self._row_ids.append(row_id)
+        return number
+
+    def mapping(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of rows whose number is not their row id, and these."""
+        if len(self._numbers) > 1:
+            self._numbers, self._row_ids = [np.concatenate(self._numbers)], [np.concatenate(self._row_ids)]
+        return self._numbers[0], self._row_ids[0]
+
+    def row_ids(self, number: np.ndarray) -> np.ndarray:
+        """Return the row ids of numbered rows."""
+        known, row_id = self.mapping()
+        if not len(known):
+            return number
+        place = np.minimum(np.searchsorted(known, number), len(known) - 1)
+        return np.where(known[place] == number, row_id[place], number)
+
+    def keep(self, number: np.ndarray) -> None:
+        """Forget all rows but these."""
+        known, row_id = self.mapping()
+        there = np.isin(known, number)
+        self._numbers, self._row_ids = [known[there]], [row_id[there]]
+
+    def restore(self, upcoming: int, number: np.ndarray, row_id: np.ndarray) -> None:
+        """Go on from a snapshot: the next number, and the `mapping`."""
+        self.next, self._numbers, self._row_ids, self._mapped = upcoming, [number], [row_id], len(number) > 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,15 +19,43 @@ import pyarrow.compute as pc
 from skyband.errors import SnapshotError
 
 if TYPE_CHECKING:
-    from skyband.runtime.saved import Saved
+    from skyband.runtime.protocols import Snapshot
 
-FORMAT = 2
+FORMAT = 3
+"""The format that is written. Formats 1 and 2 are read: see `legacy`."""
 _KEY, _SUM = b"skyband", b"checksum"
 _DAMAGED = "the state of this query is damaged"
 _RESTORE = "restore the checkpoint folder from a copy, or start with a new one and let the source be read again"
 
 
-def dump(saved: Saved, header: Mapping[str, Any]) -> bytes:
+_BROKEN = (
+    KeyError, IndexError, ValueError, TypeError, AttributeError, AssertionError, ArithmeticError, MemoryError,
+    pa.ArrowException,
+)  # fmt: skip
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """What does not fit together while a state is loaded, as a SnapshotError."""
+    try:
+        yield
+    except _BROKEN as error:
+        if isinstance(error, SnapshotError):
+            raise
+        msg = f"this state does not fit the query ({type(error).__name__}: {error}): start without it, from the source"
+        raise SnapshotError(msg) from error
+
+
+def table_of(saved: Mapping[str, Any], name: str) -> pa.Table:
+    """Return a table of a snapshot."""
+    found = saved[name]
+    if not isinstance(found, pa.Table):
+        msg = f"{name} must be a table, got {type(found).__name__}"
+        raise TypeError(msg)
+    return found
+
+
+def dump(saved: Snapshot, header: Mapping[str, Any]) -> bytes:
     """Named columns and their header as bytes.
 
     Examples
@@ -55,7 +84,7 @@ def _checksum(said: bytes, table: pa.Table) -> bytes:
     return str(found).encode()
 
 
-def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[dict[str, Any], Saved]:
+def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[dict[str, Any], Snapshot]:
     """Header and columns; of damaged ones an error that says what is `wrong`, why, and what to do `instead`."""
     try:
         table = _unwrite_untrusted(blob)
@@ -64,7 +93,7 @@ def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[d
         if metadata.get(_SUM, b"none") != (_checksum(metadata[_KEY], table) if header["format"] > 1 else b"none"):
             msg = "its checksum is another"
             raise ValueError(msg)  # noqa: TRY301 - told below
-        saved: Saved = {}
+        saved: Snapshot = {}
         for row in table.to_pylist():
             inner = _unwrite_untrusted(row["data"])
             if row["shape"] is None:

@@ -13,26 +13,27 @@ from typing import TYPE_CHECKING, Any
 from skyband.errors import MissingLibraryError
 
 if TYPE_CHECKING:
-    from skyband.spark.control import controlled
-    from skyband.spark.pipeline import top_k
+    from skyband.spark.commands import controlled, with_commands
     from skyband.spark.sink import latest, upsert_sink
     from skyband.spark.source import register
-    from skyband.spark.watched import view
+    from skyband.spark.table_view import view
+    from skyband.spark.transform import top_k
 
-__all__ = ["controlled", "latest", "register", "top_k", "upsert_sink", "view"]
-_HOME = {
-    "controlled": "control",
+__all__ = ["controlled", "latest", "register", "top_k", "upsert_sink", "view", "with_commands"]
+_MODULES = {
+    "controlled": "commands",
     "latest": "sink",
     "register": "source",
-    "top_k": "pipeline",
+    "top_k": "transform",
     "upsert_sink": "sink",
-    "view": "watched",
+    "view": "table_view",
+    "with_commands": "commands",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Each when it is asked for: Spark's own processes import this package and need little of it."""
-    if name not in _HOME:
+    if name not in _MODULES:
         msg = f"module 'skyband.spark' has no attribute {name!r}"
         raise AttributeError(msg)
     for library in ("pyspark", "pandas"):  # which some of it loads only when a stream runs
@@ -40,5 +41,5 @@ def __getattr__(name: str) -> Any:
             import_module(library)
         except ModuleNotFoundError as error:
             raise MissingLibraryError.of(f"sb.spark.{name}", library) from error
-    found = globals()[name] = getattr(import_module(f"skyband.spark.{_HOME[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"skyband.spark.{_MODULES[name]}"), name)
     return found

@@ -14,9 +14,10 @@ WARM = (
     "pandas",
     "pyarrow.compute",
     "pyspark.worker",
-    "skyband.spark.operator",
-    "skyband.spark.share",
-    "skyband.spark.maintain",
+    "skyband.spark.stateful",
+    "skyband.spark.bucket",
+    "skyband.spark.transform",
+    "skyband.operators.ranking",
     "skyband.engines.sweep_each_row",
     "skyband.kernels.select",
 )

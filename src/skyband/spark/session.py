@@ -58,7 +58,7 @@ def session(
     return builder.getOrCreate()
 
 
-def suit(spark: SparkSession) -> None:
+def configure_session(spark: SparkSession) -> None:
     """Set what our operators need of a session that somebody else has made.
 
     RocksDB, since no other store serves them. And no limit of bytes on a batch for Python, where the session has

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from skyband.query import TopK
-    from skyband.runtime.saved import Saved
+    from skyband.runtime.protocols import Snapshot
 
 CHUNK = 4 << 20
 """Bytes of a chunk; only chunks that have changed are written."""
@@ -134,8 +134,11 @@ def check_place(bucket: int, partition: int, partitions: int) -> None:
         raise SnapshotError(msg)
 
 
-def widened(saved: Saved, was: pa.Schema, now: pa.Schema) -> Saved:
-    """A state whose rows have the columns of `now`: added ones are NULL, any other change is refused."""
+def with_new_columns(saved: Snapshot, was: pa.Schema, now: pa.Schema, *, stored: bool) -> Snapshot:
+    """Return a state whose rows, if it has `stored` any, have the columns of `now`.
+
+    Added columns are NULL, any other change is refused.
+    """
     if was.names == now.names and was.types == now.types:
         return saved
     for field in was:
@@ -147,17 +150,13 @@ def widened(saved: Saved, was: pa.Schema, now: pa.Schema) -> Saved:
                 f"start with a new checkpoint location, or give the source its old schema"
             )
             raise SnapshotError(msg)
-
-    def wide(table: pa.Table) -> pa.Table:
-        for field in now:
-            if field.name not in was.names:
-                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-        return table.select([name for name in now.names if name in table.column_names])
-
-    def rows(name: str) -> bool:
-        return name in ("rows", "waiting") or (name.startswith("board/") and name.endswith("/rows"))
-
-    return {name: wide(value) if rows(name) else value for name, value in saved.items()}
+    rows = saved.get("rows")
+    if not stored or not isinstance(rows, pa.Table):
+        return saved
+    for field in now:
+        if field.name not in was.names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return {**saved, "rows": rows.select([name for name in now.names if name in rows.column_names])}
 
 
 def chunks(blob: bytes) -> list[bytes]:

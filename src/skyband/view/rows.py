@@ -14,7 +14,7 @@ from skyband.errors import SchemaError, nearest
 from skyband.kernels._jit import tier
 from skyband.runtime.ids import id_numbers
 from skyband.runtime.row_store import RowStore
-from skyband.runtime.saved import load_payload, table_of
+from skyband.runtime.snapshot import table_of
 from skyband.tables.protocol import SCORE, VERSION
 from skyband.view.changes import key_numbers
 from skyband.view.index import MIN_ID, ViewIndex
@@ -276,7 +276,7 @@ class ViewRows:
     def snapshot(self) -> dict[str, np.ndarray | pa.Table]:
         """All state as named arrays and tables."""
         self._store.keep(self.index.row_numbers())
-        next_slot, slots, rows = self._store.saved()
+        next_slot, slots, rows = self._store.snapshot()
         snapshot: dict[str, np.ndarray | pa.Table] = dict(self.index.snapshot())
         snapshot["slots"] = np.append(slots, next_slot)
         snapshot["types"] = pa.schema(list(self.types.items())).empty_table()
@@ -293,7 +293,7 @@ class ViewRows:
         require(len(slots) > 0, "slots lacks the number of the next row")
         rows = table_of(snapshot, "rows") if "rows" in snapshot else None
         names = view._stored_columns
-        load_payload(view._store, int(slots[-1]), slots[:-1] if names else slots[:0], rows if names else None)
+        view._store.restore(int(slots[-1]), slots[:-1] if names else slots[:0], rows if names else None)
         if names:
             check_known(view.index.row_numbers(), slots[:-1], "the view")
             require(rows is None or set(names) <= set(rows.column_names), "its rows lack a column")

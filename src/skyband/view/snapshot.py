@@ -13,15 +13,14 @@ import pyarrow as pa
 
 from skyband.engines.validation import MAX_MAGNITUDE, any_int_column, require, typed_column, validate
 from skyband.errors import QueryError, SnapshotError
-from skyband.runtime.saved import refusing, table_of
-from skyband.runtime.snapshot import dump, read
+from skyband.runtime.snapshot import dump, read, refusing, table_of
 from skyband.view.policy import Adaptive, policy_from_json, policy_to_json
 from skyband.view.refill import RefillController, RefillWorker
 from skyband.view.rows import ViewRows
 from skyband.view.spec import ViewSpec
 
 if TYPE_CHECKING:
-    from skyband.runtime.saved import Saved
+    from skyband.runtime.protocols import Snapshot as Saved
     from skyband.tables.protocol import BaseTable
 
 _HEADER = {"kind": "view"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from skyband.windows.assigner import MAX_TIME, MIN_TIME
 if TYPE_CHECKING:
     from skyband.windows.assigner import WindowAssigner, WindowAssignerUnion
 
-__all__ = ["MAX_TIME", "MIN_TIME", "TIME_LIMIT", "DroppedRows", "WatermarkTracker", "check_watermark"]
+__all__ = ["MAX_TIME", "MIN_TIME", "TIME_LIMIT", "WatermarkTracker", "check_watermark"]
 
 TIME_LIMIT = 1 << 61
 """Microseconds, some 73,000 years: a time further from 1970 would leave no room for its windows."""
@@ -32,60 +32,47 @@ def check_watermark(micros: int, given: object) -> int:
     return micros
 
 
-class DroppedRows(NamedTuple):
-    """Rows that were dropped because of their time."""
-
-    late: int = 0
-    ahead: int = 0
-
-
 class WatermarkTracker:
-    """Decides from times alone which rows are late and how far time has come.
+    """Tracks how far time has come.
 
-    A row is late if its pane had closed at the watermark its batch began with. After the batch the watermark is the
-    newest time seen less the allowed lateness, or what the source says. Rows are buffered until their pane closes,
-    since an earlier row may still come.
+    After each batch the watermark is the newest time seen less the allowed lateness, or what the source says. It never
+    goes back.
 
     Examples
     --------
     >>> from skyband.windows import WindowAssigner
-    >>> tracker = WatermarkTracker(WindowAssigner(size=10, slide=5), allowed_lateness=0)
-    >>> tracker.admit(np.array([1, 7, 3])).tolist(), tracker.watermark, tracker.closed_until
-    ([True, True, True], 7, 5)
-    >>> tracker.admit(np.array([2, 8])).tolist(), tracker.dropped
-    ([False, True], DroppedRows(late=1, ahead=0))
+    >>> tracker = WatermarkTracker(allowed_lateness=2)
+    >>> tracker.observe(np.array([1, 9, 3])).tolist(), tracker.watermark
+    ([True, True, True], 7)
+    >>> tracker.closed_until(WindowAssigner(size=10, slide=5))
+    5
     """
 
-    def __init__(
-        self, assigner: WindowAssigner | WindowAssignerUnion, allowed_lateness: int = 0, ahead: int | None = None
-    ) -> None:
-        self.assigner = assigner
+    def __init__(self, allowed_lateness: int = 0, ahead: int | None = None) -> None:
         self.allowed_lateness = allowed_lateness
         self.ahead = ahead
         self.watermark = MIN_TIME
         self.newest = MIN_TIME
-        self.dropped = DroppedRows()
+        self.ahead_rows = 0
 
-    def admit(self, time: np.ndarray, watermark: int | None = None, *, sorted_input: bool = False) -> np.ndarray | None:
-        """Return which rows of a batch are taken, and move the watermark; None if `sorted_input` goes back in time."""
+    def observe(
+        self, time: np.ndarray, watermark: int | None = None, *, sorted_input: bool = False
+    ) -> np.ndarray | None:
+        """Move the watermark by a batch; return which rows are not too far ahead.
+
+        None if `sorted_input` was promised, and time goes back.
+        """
         taken = np.ones(len(time), np.bool_)
         if not len(time):
             if watermark is not None:
                 self.watermark = max(self.watermark, watermark)
             return taken
-        oldest = int(time.min())
-        if sorted_input and oldest < self.newest:
+        if sorted_input and int(time.min()) < self.newest:
             return None
-        ahead = 0
         if self.ahead is not None:
             taken = time <= self._reachable(time)
-            ahead = int(len(time) - taken.sum())
-        newest = int(time[taken].max(initial=self.newest)) if ahead else int(time.max())
-        if self.watermark > MIN_TIME and oldest < self.closed_until:
-            taken &= time >= self.closed_until
-        late = int(len(time) - taken.sum()) - ahead
-        self.dropped = DroppedRows(self.dropped.late + late, self.dropped.ahead + ahead)
-        self.newest = max(self.newest, newest)
+            self.ahead_rows += int(len(time) - taken.sum())
+        self.newest = max(self.newest, int(time.max(where=taken, initial=MIN_TIME)))
         self.watermark = max(self.watermark, self.newest - self.allowed_lateness if watermark is None else watermark)
         return taken
 
@@ -102,9 +89,8 @@ class WatermarkTracker:
         jumps = np.flatnonzero(np.diff(times) > self.ahead)
         return int(times[jumps[0]] if len(jumps) else times[-1])
 
-    @property
-    def closed_until(self) -> int:
-        """Panes before this have closed: the last boundary at or before the watermark."""
-        if self.watermark == MIN_TIME or not self.assigner.slide:
+    def closed_until(self, assigner: WindowAssigner | WindowAssignerUnion) -> int:
+        """Return the last pane boundary at or before the watermark: panes before it have closed."""
+        if self.watermark == MIN_TIME or not assigner.slide:
             return self.watermark
-        return self.assigner.pane(self.watermark)
+        return assigner.pane(self.watermark)

@@ -33,14 +33,14 @@ def families(
     More than `few` queries about points share a grid, but for those `bounded` to a part of the stream. None: no grids.
     """
     named = names or check(queries)
-    near = {at: place(query) for at, query in enumerate(queries) if few is not None and at not in bounded}
+    near = {at: grid_key(query) for at, query in enumerate(queries) if few is not None and at not in bounded}
     sizes = Counter(near.values())
     split: dict[tuple[object, ...], list[Member]] = {}
     first: dict[tuple[object, ...], TopK] = {}
     for number, (query, name) in enumerate(zip(queries, named, strict=True)):
         key = near.get(number)
         if key is None or few is None or sizes[key] <= few:
-            key = kinship(query, number)
+            key = sharing_key(query, number)
         first.setdefault(key, query)
         split.setdefault(key, []).append(member_of(query, number, name, points=key[0] == _POINTS))
     return [
@@ -55,21 +55,21 @@ def member_of(query: TopK, number: int, name: str, *, points: bool) -> Member:
     return Member(number, name, int(query.k), query.window, by=by)
 
 
-def kinship(query: TopK, number: int) -> tuple[object, ...]:
+def sharing_key(query: TopK, number: int) -> tuple[object, ...]:
     """What queries must agree in to share. Those after every row share with none but their likes in all."""
     by = query.by.text if isinstance(query.by, Expression) else query.by
     alone = (number,) if query.window.kind == "row" else ()
     return (by, query.time, query.per, query.id, query.ascending, query.unit, *alone)
 
 
-def place(query: TopK) -> tuple[object, ...] | None:
+def grid_key(query: TopK) -> tuple[object, ...] | None:
     """What queries must agree in to share a grid; None if this one cannot.
 
     Examples
     --------
     >>> import skyband as sb
     >>> near = [sb.TopK(k=k, by=sb.distance(["x"], to=[k]), window=sb.Counting(5)) for k in (1, 2)]
-    >>> place(near[0]) == place(near[1]), place(sb.TopK(k=1, by="x", window=sb.Counting(5)))
+    >>> grid_key(near[0]) == grid_key(near[1]), grid_key(sb.TopK(k=1, by="x", window=sb.Counting(5)))
     (True, None)
     """
     by = query.by

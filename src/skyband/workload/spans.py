@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
     Moment = str | datetime | int | None
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a query that came to a running stream is told.
+
+    Its windows are exact, and answered, from the one that starts at `exact_from` on: rows that came before may be
+    gone. None: all of them. With counting windows of many groups it is where the group furthest on stands.
+    """
+
+    name: str
+    exact_from: Any = None
+
+
+def latest_admission(name: str, admissions: Sequence[Admission]) -> Admission:
+    """Return what holds for all streams that run: usually there is one."""
+    later = [admission for admission in admissions if admission.exact_from is not None]
+    return max(later, key=lambda admission: admission.exact_from, default=Admission(name))
 
 
 def begins(member: Member) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from skyband.engines.plan import check_options, few_point_queries, resolve_engine
@@ -13,18 +13,13 @@ from skyband.query import TopK
 from skyband.query.duration import parse_duration
 from skyband.query.limits import MAX_K
 from skyband.query.validation import check_integer
-from skyband.workload.admission import Admission, blind, home, joined, last, narrowed, open_grid, told
-from skyband.workload.family import AFTER, NEVER, Family, Reserve, check, families, member_of, per_of
-from skyband.workload.spans import bounds, limited
+from skyband.workload.family import AFTER, NEVER, Family, Reserve, check, families
+from skyband.workload.spans import Admission, bounds, latest_admission, limited
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    import pyarrow as pa
-
     from skyband.query import Counting, Sliding
-    from skyband.workload.emit import SharedEmitter
-    from skyband.workload.pipeline import WorkloadPipeline
     from skyband.workload.spans import Moment
 
 
@@ -73,7 +68,7 @@ class Workload(Mapping[str, TopK]):
         for query in given:
             self._check(query)
         self._next = len(given)
-        self._running: WeakSet[WorkloadPipeline] = WeakSet()
+        self._running: WeakSet[Any] = WeakSet()
         self._settled = False  # it runs with joins, whose queries neither come nor go
 
     def __getitem__(self, name: str) -> TopK:
@@ -114,18 +109,16 @@ class Workload(Mapping[str, TopK]):
             check([replace(self[one], name=one), replace(query, name=name)])
         self._check(query)
         span = bounds(query, active)
-        for pipeline in self._streams():
-            self._fits(pipeline, query, span)
+        for running in self._streams():
+            running.check_addition(query, self._next, span, alone=not self._members)
         return self._enter(name, query, span)
 
     def remove(self, name: str) -> None:
         """End a query: its windows that are open now are not answered, and what only it needed is let go."""
         self._changing()
         number, query, _ = self._member(name)
-        for pipeline in self._streams():
-            line = home(pipeline, query, number)
-            if line is not None and not pipeline.closes(line, number):
-                line.check_leave()
+        for running in self._streams():
+            running.check_removal(query, number)
         self._leave(name)
 
     def update(
@@ -152,20 +145,16 @@ class Workload(Mapping[str, TopK]):
         self._check(new)
         span = before if active is None else bounds(new, active)
         streams = self._streams()
-        lines = [home(pipeline, query, number) for pipeline in streams]
-        anew = any(
-            line is not None and line.family.prefers_separate_engines(fixed=False) and not line.alters for line in lines
-        )
-        if new.window != query.window or anew:  # answers under the same name, but its lists begin anew
-            for pipeline in streams:
-                self._fits(pipeline, new, span)
+        restarts = any(running.restarts(query, number) for running in streams)
+        if new.window != query.window or restarts:  # answers under the same name, but its lists begin anew
+            for running in streams:
+                running.check_addition(new, self._next, span, alone=False)
             self._leave(name)
             return self._enter(name, replace(new, name=name), span)
-        for line in lines:
-            if line is not None:
-                line.check_change()
+        for running in streams:
+            running.check_update(query, number)
         self._members[name] = (number, new, span)
-        return last(name, [self._grow(pipeline, name, before) for pipeline in streams])
+        return latest_admission(name, [running.update(name, new, number, span, before) for running in streams])
 
     # ------------------------------------------------------------ what sb.run and sb.stream use
 
@@ -214,15 +203,14 @@ class Workload(Mapping[str, TopK]):
         """From now on no query may come or go: there are joins, which share a replica from the start."""
         self._settled = True
 
-    def open(self, schema: pa.Schema, engine: str, per: Sequence[str] | None = None, **more: Any) -> WorkloadPipeline:
-        """A pipeline that answers all queries, and follows as they come and go."""
-        from skyband.workload.pipeline import WorkloadPipeline
+    def attach(self, running: Any) -> None:
+        """Let a running pipeline follow as queries come and go."""
+        self._running.add(running)
 
-        self.first()  # there is one: they may all have left since the stream was made
-        per = per_of(query for _, query, _ in self._members.values()) if per is None else per
-        pipeline = WorkloadPipeline(self.families(engine), schema, engine, per, **more)
-        self._running.add(pipeline)
-        return pipeline
+    @property
+    def reserve(self) -> Reserve | None:
+        """What is held ready for queries to come."""
+        return self._reserve
 
     # ------------------------------------------------------------ the rest
 
@@ -230,44 +218,24 @@ class Workload(Mapping[str, TopK]):
         if self._settled:
             msg = "this workload runs with joins, whose queries are fixed: start it anew with other queries"
             raise QueryError(msg)
-        for pipeline in self._streams():
-            pipeline.settle()
+        for running in self._streams():
+            running.settle()
 
-    def _streams(self) -> list[WorkloadPipeline]:
-        """The pipelines that run; if none does, those that have ended and are still held."""
-        return [pipeline for pipeline in self._running if not pipeline.finished] or list(self._running)
+    def _streams(self) -> list[Any]:
+        """Return the pipelines that run; if none does, those that have ended and are still held."""
+        return [running for running in self._running if not running.finished] or list(self._running)
 
     def _enter(self, name: str, query: TopK, span: tuple[int, int]) -> Admission:
         """Let a query that fits take part."""
-        self._members[name] = (self._next, query, span)
-        self._next += 1
-        return last(name, [self._admit(pipeline, name) for pipeline in self._streams()])
+        number, self._next = self._next, self._next + 1
+        self._members[name] = (number, query, span)
+        return latest_admission(name, [running.add(name, query, number, span) for running in self._streams()])
 
     def _leave(self, name: str) -> None:
         """Let a query that may go leave all streams."""
         number, query, _ = self._members.pop(name)
-        for pipeline in self._streams():
-            line = home(pipeline, query, number)
-            if line is not None and not pipeline.close(line, number):
-                line.change([m for m in line.family.members if m.number != number])
-                cast("SharedEmitter", line.emitter).forget(number)
-
-    def _fits(self, pipeline: WorkloadPipeline, query: TopK, span: tuple[int, int]) -> None:
-        """Raise unless a query can come to a stream that runs: before anything has changed."""
-        if not set(query.per) <= set(pipeline.per):
-            extra = ", ".join(sorted(set(query.per) - set(pipeline.per)))
-            msg = f"per={list(query.per)!r} would add the column {extra} to answers that are already out: start anew"
-            raise QueryError(msg)
-        if not self._members:  # what those that left agreed in still holds
-            check(
-                [replace(pipeline.lines[0].query, name="those before"), replace(query, name=query.name or "this one")]
-            )
-        pipeline.check(query)
-        line = home(pipeline, query, self._next, free=span == (NEVER, AFTER))
-        if line is not None:
-            line.check_change()
-        elif query.window.counts:
-            pipeline.counted(query)
+        for running in self._streams():
+            running.remove(query, number)
 
     def _check(self, query: TopK) -> None:
         if query.of:
@@ -281,43 +249,6 @@ class Workload(Mapping[str, TopK]):
             msg = f"name={name!r} is no query of this workload: {nearest(str(name), self._members)}"
             raise QueryError(msg)
         return self._members[name]
-
-    def _admit(self, pipeline: WorkloadPipeline, name: str) -> Admission:
-        """Let a query into a pipeline that runs."""
-        number, query, span = self._members[name]
-        line = home(pipeline, query, number, free=span == (NEVER, AFTER))
-        if line is not None and open_grid(line):
-            line.change([*line.family.members, member_of(query, number, name, points=True)])
-            return Admission(name)  # every row of its window is there
-        member = limited(member_of(query, number, name, points=False), span)
-        if line is None:
-            family = families([replace(query, name=name)])[0].with_reserve(self._reserve)
-            if query.window.counts:
-                line = pipeline.open(family.with_members([]))
-            else:  # begin with the member, so that every engine will do
-                line = pipeline.open(family.with_members([blind(member, pipeline)]))
-                return told(line, line.family.members[0])
-        return joined(line, member)
-
-    def _grow(self, pipeline: WorkloadPipeline, name: str, before: tuple[int, int]) -> Admission:
-        """Change the k, or the bounds, of a query in a pipeline that runs; `before` are the bounds it had."""
-        number, query, span = self._members[name]
-        line = home(pipeline, query, number)
-        assert line is not None
-        old = [m for m in line.family.members if m.number == number]
-        old = [m for m in old if not line.over(m)] or old[-1:]
-        rest = [m for m in line.family.members if m.number != number]
-        member = limited(member_of(query, number, name, points=line.family.points), span)
-        if span == (NEVER, AFTER) and open_grid(line):
-            line.change([*rest, member])
-            return Admission(name)
-        # of windows that were to be answered, what is kept is enough for those still wanted, and for as many rows
-        least = min(m.k for m in old)
-        kept = [narrowed(m, member) for m in old]
-        if query.k <= least and before[0] <= span[0] and span[1] <= before[1]:
-            line.change([*rest, *kept])
-            return Admission(name)
-        return joined(line, member, kept)
 
 
 def _listed(queries: object) -> list[TopK]:

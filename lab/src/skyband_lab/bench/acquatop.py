@@ -18,8 +18,8 @@ from skyband.tables import History
 from skyband_lab.bench.workloads import find
 
 if TYPE_CHECKING:
-    from skyband.join.candidates import Candidates
-    from skyband.join.replica import Replica
+    from skyband.operators.lookup_join.policies import Candidates
+    from skyband.operators.lookup_join.replica import Replica
 
 START = 1420574422643  # ms: the first window begins
 SIZE, SLIDE, WINDOWS = 100_000, 60_000, 150

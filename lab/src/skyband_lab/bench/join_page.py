@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from skyband.query.join import POLICIES
 from skyband_lab.bench.join import OVER
 
-EmittedRows = list[dict[str, Any]]
+Lines = list[dict[str, Any]]
 RIVALS = tuple(name for name in POLICIES if name not in ("all", "likely"))
 """The policies of the paper that a budget binds."""
 
@@ -60,7 +60,7 @@ class Verdict(NamedTuple):
         return "refuted" if 2 * self.held < self.cells else "partly confirmed"
 
 
-def cells(lines: EmittedRows, experiment: int, metric: str) -> dict[tuple[int, int, int, int], dict[str, float]]:
+def cells(lines: Lines, experiment: int, metric: str) -> dict[tuple[int, int, int, int], dict[str, float]]:
     """Of each setting (CH, k, N, B) of an experiment the median over the regenerated sets, by policy."""
     found: dict[tuple[int, int, int, int], dict[str, list[float]]] = {}
     for line in lines:
@@ -70,7 +70,7 @@ def cells(lines: EmittedRows, experiment: int, metric: str) -> dict[tuple[int, i
     return {cell: {p: median(values) for p, values in by.items()} for cell, by in sorted(found.items())}
 
 
-def verdicts(lines: EmittedRows) -> list[Verdict]:
+def verdicts(lines: Lines) -> list[Verdict]:
     """Every line of Table 7, held against what was measured. A tie counts as held."""
     out = []
     for claim in CLAIMS:
@@ -107,7 +107,7 @@ class Stand(NamedTuple):
         return self.ndcg > 1e-9 and self.precision > 1e-9
 
 
-def stands(lines: EmittedRows) -> list[Stand]:
+def stands(lines: Lines) -> list[Stand]:
     """Every set, k and N, with every budget of 3 and more."""
     found: dict[tuple[str, int | None, int, int, int], dict[str, dict[str, Any]]] = {}
     for line in lines:
@@ -125,13 +125,13 @@ def stands(lines: EmittedRows) -> list[Stand]:
     ]
 
 
-def page(lines: EmittedRows, pictures: str | None = None) -> str:
+def page(lines: Lines, pictures: str | None = None) -> str:
     """The page as Markdown; `pictures` is the folder of the figures, seen from it."""
     parts = (_head(lines), _table_7(lines), _ours(lines), _curves(lines, pictures), _costs(lines))
     return "\n".join(line for part in parts for line in part) + "\n"
 
 
-def _head(lines: EmittedRows) -> Iterator[str]:
+def _head(lines: Lines) -> Iterator[str]:
     cases = {tuple(line[f] for f in ("name", "seed", "k", "spare", "budget")) for line in lines if "experiment" in line}
     seeds = sorted({line["seed"] for line in lines if line.get("seed") is not None})
     yield "# Joins, measured"
@@ -142,7 +142,7 @@ def _head(lines: EmittedRows) -> Iterator[str]:
     yield f"{', '.join(map(str, seeds)) or 'none yet'}. Run it again to go on: what is there is not measured twice."
 
 
-def _table_7(lines: EmittedRows) -> Iterator[str]:
+def _table_7(lines: Lines) -> Iterator[str]:
     yield from ("", "## The paper's Table 7", "")
     seeds = {line["seed"] for line in lines if line.get("experiment") in OVER and line["seed"] is not None}
     yield "Each claim against the best of the other policies that a budget binds, at every setting the median over the"
@@ -156,7 +156,7 @@ def _table_7(lines: EmittedRows) -> Iterator[str]:
         yield f"| {v.claim.name} | {v.claim.said} | {v.word} | {v.held} of {v.cells} | {lead} |"
 
 
-def _ours(lines: EmittedRows) -> Iterator[str]:
+def _ours(lines: Lines) -> Iterator[str]:
     known = stands(lines)
     found = [s for s in known if s.k == 5 and s.spare == 10]
     yield from ("", "## Our own policy", "")
@@ -201,7 +201,7 @@ def _elsewhere(others: list[Stand]) -> Iterator[str]:
         yield f"| {', '.join(map(str, cell))} | {counts} | {leads} |"
 
 
-def _curves(lines: EmittedRows, pictures: str | None) -> Iterator[str]:
+def _curves(lines: Lines, pictures: str | None) -> Iterator[str]:
     for experiment, over in OVER.items():
         known = cells(lines, experiment, "ndcg"), cells(lines, experiment, "precision")
         if not known[0]:
@@ -221,7 +221,7 @@ def _curves(lines: EmittedRows, pictures: str | None) -> Iterator[str]:
             yield f"| {', '.join(map(str, cell))} | {' | '.join(values)} |"
 
 
-def _costs(lines: EmittedRows) -> Iterator[str]:
+def _costs(lines: Lines) -> Iterator[str]:
     costs = [line for line in lines if "experiment" not in line]
     if not costs:
         return

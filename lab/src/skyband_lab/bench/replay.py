@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.join.candidates import Candidates
-from skyband.join.policies import named
-from skyband.join.replica import NEVER, Replica
+from skyband.operators.lookup_join.policies import Candidates, resolve_policy
+from skyband.operators.lookup_join.replica import NOT_READ, Replica
 from skyband.runtime.ids import id_numbers
 from skyband_lab.bench.acquatop import SIZE, SLIDE, START, WINDOWS
 
@@ -106,14 +105,14 @@ class Replay:
     def _start(self) -> Replica:
         user, when, value = self._initial
         replica = Replica(("dfc",), SLIDE * 1000)
-        replica.grow(len(self._tie))
+        replica.make_room(len(self._tie))
         replica.update(np.unique(user), user, pa.table({"dfc": value}), START * 1000)
         replica.time[user] = when * 1000
         return replica
 
     def run(self, policy: str | Choose, k: int, spare: int, budget: int, windows: int = WINDOWS) -> Sums:
         """The sums of nDCG@k and precision@k of the first windows, and the look-ups made."""
-        replica, choose = self._start(), named(policy)
+        replica, choose = self._start(), resolve_policy(policy)
         total = np.zeros(3)
         for window in self._windows[:windows]:
             total[2] += self._refresh(replica, window, choose, (k, spare, budget), never=policy == "never")
@@ -129,7 +128,7 @@ class Replay:
         k, spare, budget = sizes
         now, unlimited = window.end * 1000, bool(getattr(choose, "unlimited", False))
         read, absent = replica.time[window.user], replica.count[window.user] == 0
-        due = (read == NEVER) | (absent & (read <= (now if unlimited else now - SIZE * 1000)))
+        due = (read == NOT_READ) | (absent & (read <= (now if unlimited else now - SIZE * 1000)))
         fresh = np.flatnonzero(due & (not never))
         fresh = window.user[fresh[np.lexsort((-self._tie[window.user[fresh]], -window.last[fresh]))]]
         chosen = fresh if unlimited else fresh[:budget]

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Supp
 
 from skyband.errors import SchemaError, SourceError
 from skyband.query.duration import parse_duration
-from skyband.spark.emit import source_schema
+from skyband.spark.schema import source_schema
 
 Record = Mapping[str, Any]
 Offset = dict[str, Any]

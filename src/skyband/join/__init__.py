@@ -1,1 +1,0 @@
-"""Top-k joined with remote data that changes: replica, budget, refresh policies, Topk+N."""
