@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import oracle
 import skyband as sb
 from pipelines import Line
-from skyband.runtime.batch import PreparedBatch, concat_batches
-from skyband.runtime.reorder import ReorderBuffer
+from skyband.runtime.batch import PreparedBatch, ReorderBuffer, concat_batches
 from strategies import count_query, cuts, ids, scores, shapes, time_query
 
 maybe = st.one_of(st.none(), st.just(float("nan")), scores)
@@ -311,7 +310,7 @@ def test_stream_yields_as_windows_close():
 
 
 def test_many_batches_of_an_open_pane_are_thinned_out(monkeypatch):
-    monkeypatch.setattr("skyband.runtime.reorder._MAX_ROWS", 50)
+    monkeypatch.setattr("skyband.runtime.batch._MAX_ROWS", 50)
     monkeypatch.setattr("skyband.runtime.pipeline._SPARE_ROWS", 50)
     rng = np.random.default_rng(3)
     x, t = np.round(rng.random(2000), 2), rng.integers(0, 100, 2000)
@@ -348,7 +347,7 @@ def test_batches_follow_each_other_and_only_what_overlaps_is_merged():
         assert (together.row_id == whole.row_id).all()
     three = [batch([1, 2, 2], [1, 2, 3]), batch([2, 3, 4], [1, 5, 6]), batch([5], [7])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skyband.runtime.reorder._RUN_SIZES", (0,))  # small ones would be merged at once
+        patch.setattr("skyband.runtime.batch._RUN_SIZES", (0,))  # small ones would be merged at once
         assert [p.time.tolist() for p in released(three)] == [[1], [2, 2, 2], [3, 4], [5]]
 
 

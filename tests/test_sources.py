@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.runtime import order
+from skyband.runtime import source as sources
+from skyband.runtime.schema import TimeType
 from skyband.runtime.source import open_source
 
 QUERY = sb.TopK(k=2, by="price * volume", window=sb.Sliding("2 minutes", "1 minute"), time="ts")
@@ -110,11 +111,11 @@ def test_files_out_of_order_are_ordered_first(tmp_path, monkeypatch):
     assert sb.run(query, tmp_path / "a.parquet").equals(wanted)
     assert sb.run(query, shuffled).equals(wanted)
     assert pa.concat_tables(sb.stream(query, shuffled)).equals(wanted.replace_schema_metadata(None))
-    monkeypatch.setattr(order, "MEMORY", 1000)  # far less than the file: through a temporary folder
-    monkeypatch.setattr(order.in_time_order, "__defaults__", (1000,))
+    monkeypatch.setattr(sources, "MEMORY", 1000)  # far less than the file: through a temporary folder
+    monkeypatch.setattr(sources.in_time_order, "__defaults__", (1000,))
     read = open_source(tmp_path / "a.parquet", 30)
-    kind = sb.runtime.time_type.TimeType.of(query, read.schema.field("ts").type)
-    spilled = order.in_time_order(read, "ts", kind)
+    kind = TimeType.of(query, read.schema.field("ts").type)
+    spilled = sources.in_time_order(read, "ts", kind)
     times = pa.concat_tables([t for t, _ in spilled.batches()])["ts"].to_pylist()
     assert times == sorted(times)
     assert len(times) == 200

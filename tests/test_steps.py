@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.engines import ENGINES
-from skyband.runtime import steps
+from skyband.runtime import result as results
 from strategies import cuts, groups, shapes, streams
 
 FINE = sb.Sliding("1000 s", "1 us")
@@ -29,7 +29,7 @@ timed = {"time": "t", "unit": "us"}
 )
 @pytest.mark.parametrize("source", [lambda: TWO, lambda: iter([TWO]), lambda: iter([(TWO, 10**9)])])
 def test_two_rows_in_very_many_windows_are_answered_in_small_tables(query, source, monkeypatch):
-    monkeypatch.setattr(steps, "STEP_ROWS", 1 << 14)
+    monkeypatch.setattr(results, "STEP_ROWS", 1 << 14)
     first = list(itertools.islice(sb.stream(query, source()), 3))
     assert all(0 < table.num_rows <= 1 << 15 for table in first)
     found = pa.concat_tables(first)
@@ -38,7 +38,7 @@ def test_two_rows_in_very_many_windows_are_answered_in_small_tables(query, sourc
 
 
 def test_more_answers_than_a_table_may_have_are_refused_with_what_to_write(monkeypatch):
-    monkeypatch.setattr(steps, "MAX_RESULT_ROWS", 2_000_000)
+    monkeypatch.setattr(results, "MAX_RESULT_ROWS", 2_000_000)
     with pytest.raises(sb.QueryError, match=r"at most 2,000,000 rows .* got .* slide.*sb.stream"):
         sb.run(sb.TopK(k=1, by="x", window=FINE, **timed), TWO)
 
@@ -87,7 +87,7 @@ def test_how_answers_are_cut_into_steps_changes_none(name, shape, rows, groups, 
     for source, late in ((whole, None), (batches, "9 us")):
         want, counts = sb.run(query, source, late=late, stats=True)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(steps, "STEP_ROWS", most)
+            patch.setattr(results, "STEP_ROWS", most)
             got, again = sb.run(query, source, late=late, stats=True)
         assert counts.as_dict() == again.as_dict() | {"peak_candidates": counts.peak_candidates}
         if name.startswith("counting groups"):  # groups move on their own
@@ -107,12 +107,12 @@ def test_every_engine_answers_the_same_in_steps(engine, monkeypatch):
         query = sb.TopK(k=3, by="x", window=window, **({} if window.counts else timed))
         want = sb.run(query, rows, engine=engine, late=None if window.counts else "20 us")
         with monkeypatch.context() as patch:
-            patch.setattr(steps, "STEP_ROWS", 5)
+            patch.setattr(results, "STEP_ROWS", 5)
             assert sb.run(query, rows, engine=engine, late=None if window.counts else "20 us").equals(want)
 
 
 def test_queries_may_come_and_go_between_the_steps_of_a_batch(monkeypatch):
-    monkeypatch.setattr(steps, "STEP_ROWS", 10)
+    monkeypatch.setattr(results, "STEP_ROWS", 10)
     rows = [{"t": [n], "x": [float(n % 7)]} for n in range(0, 200, 5)]
     window = sb.Sliding("40 us", "10 us")
 

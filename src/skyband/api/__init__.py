@@ -107,7 +107,7 @@ def run(  # noqa: PLR0913 - the one wide door
     (4, 1)
     """
     from skyband.runtime.pipeline import OutOfOrderError
-    from skyband.runtime.steps import concat_results
+    from skyband.runtime.result import concat_results
 
     session = session_of(query, source, engine, late, ahead, options)
     promote = "permissive" if session.joins else "default"  # remote types show with the first look-up

@@ -109,9 +109,8 @@ class Session:
             return source, False
         if trusting:
             return source, True
-        from skyband.runtime.order import in_time_order, rising
-        from skyband.runtime.schema import check_schema
-        from skyband.runtime.time_type import TimeType
+        from skyband.runtime.schema import TimeType, check_schema
+        from skyband.runtime.source import in_time_order, rising
 
         assert source.schema is not None
         assert query.time is not None

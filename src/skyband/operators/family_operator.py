@@ -16,10 +16,10 @@ from skyband.errors import QueryError, nearest
 from skyband.query import Sliding
 from skyband.query.limits import MAX_K
 from skyband.query.validation import check_choice, check_integer
-from skyband.runtime.group_tracker import window_columns
+from skyband.runtime.groups import window_columns
 from skyband.runtime.protocols import Operator
-from skyband.runtime.steps import AnswerBound
-from skyband.runtime.time_type import TimeType
+from skyband.runtime.result import AnswerBound
+from skyband.runtime.schema import TimeType
 from skyband.windows import MAX_TIME, MIN_TIME, WindowAssigner, WindowAssignerUnion
 from skyband.workload.spans import Admission, begins
 

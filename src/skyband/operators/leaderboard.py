@@ -22,7 +22,7 @@ from skyband.operators.partial_totals import (
     tie_numbers,
 )
 from skyband.operators.totals import Totals
-from skyband.runtime import steps
+from skyband.runtime import result as results
 from skyband.runtime.combine import Combiner, Origin, bucket_of
 from skyband.runtime.groups import Groups
 from skyband.runtime.ids import row_hash
@@ -34,7 +34,7 @@ from skyband.windows import MAX_TIME, MIN_TIME, WindowAssigner
 if TYPE_CHECKING:
     from skyband.engines.protocol import Answers
     from skyband.query import TopK
-    from skyband.runtime.group_tracker import GroupTracker
+    from skyband.runtime.groups import GroupTracker
     from skyband.runtime.protocols import Context, Goal, Snapshot
 
 _SPARE_TOTALS = 1 << 16  # partial totals that may be buffered before those of one cell and pane are folded
@@ -300,7 +300,7 @@ class Leaderboard(Operator):
         """Return how far to advance so that answers stay few: a total can be in very many windows."""
         totals, assigner = self._totals, self.assigner
         number = totals.number + len(due) + sum(len(each.pane) for each in self._buffered)
-        windows = max(steps.STEP_ROWS // max(min(int(self._query.k) * max(groups, 1), number), 1), 1)
+        windows = max(results.STEP_ROWS // max(min(int(self._query.k) * max(groups, 1), number), 1), 1)
         times = [due, *(each.pane for each in self._buffered)]
         oldest = min((int(time.min()) for time in times if len(time)), default=None)
         newest = max((int(time.max()) for time in times if len(time)), default=None)

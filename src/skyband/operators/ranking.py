@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skyband.engines.family import QueryFamily
     from skyband.engines.protocol import Answers, Engine
     from skyband.query import TopK
-    from skyband.runtime.group_tracker import GroupTracker
+    from skyband.runtime.groups import GroupTracker
     from skyband.runtime.protocols import Assigner, Context, Goal, Snapshot
     from skyband.runtime.row_store import RowStore
     from skyband.runtime.runner import OperatorRunner

@@ -10,8 +10,7 @@ from skyband.engines.family import UNBOUNDED
 from skyband.engines.plan import resolve_engine
 from skyband.errors import QueryError
 from skyband.operators.family_operator import admission
-from skyband.runtime.schema import check_schema
-from skyband.runtime.time_type import TimeType
+from skyband.runtime.schema import TimeType, check_schema
 from skyband.windows import MIN_TIME
 from skyband.workload.family import check, families, grid_key, member_of, sharing_key
 from skyband.workload.spans import Admission, limited

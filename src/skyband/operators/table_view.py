@@ -24,7 +24,7 @@ from skyband.view.snapshot import restore_view, snapshot_view
 from skyband.windows import MAX_TIME, WindowAssigner
 
 if TYPE_CHECKING:
-    from skyband.runtime.group_tracker import GroupTracker
+    from skyband.runtime.groups import GroupTracker
     from skyband.runtime.protocols import Context, Goal, Snapshot
     from skyband.tables.sql import SqlTable
     from skyband.view.spec import ViewSpec

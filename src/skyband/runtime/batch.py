@@ -1,11 +1,17 @@
-"""Rows ready for an operator, as columns of numbers; the rows themselves are in the row store."""
+"""Rows ready for an operator, as columns of numbers, and the buffer that puts them in the order of time.
+
+The rows themselves are in the row store.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from skyband.windows import WindowAssigner, WindowAssignerUnion
 
 
 class PreparedBatch(NamedTuple):
@@ -62,3 +68,116 @@ def concat_batches(batches: Sequence[PreparedBatch]) -> PreparedBatch:
         ]
     columns = zip(*batches, strict=True)
     return PreparedBatch(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
+
+
+_MAX_ROWS = 1 << 16  # buffered before rows that cannot be in an answer are pruned
+_FAN_IN = 16  # runs that are merged, ...
+_RUN_SIZES = (16, 256, 4096)  # ... if each has at most so many rows
+
+
+class ReorderBuffer:
+    """Rows whose pane is still open, in sorted runs.
+
+    Cost: O(log) merges a row, however small the batches. Memory: at most four times the k best rows of every open pane
+    and group, and 65,536 rows, if rows can be pruned.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[PreparedBatch] = []
+        self._limit = _MAX_ROWS
+        self.pruned = False  # whether rows were ever pruned
+
+    def __len__(self) -> int:
+        return sum(run.size for run in self.runs)
+
+    def add(self, batch: PreparedBatch) -> None:
+        """Take rows in any order."""
+        if not batch.size:
+            return
+        self.runs.append(batch.sorted())
+        for size in _RUN_SIZES:
+            last = self.runs[-_FAN_IN:]
+            if len(last) == _FAN_IN and all(run.size <= size for run in last):
+                self.runs[-_FAN_IN:] = [concat_batches(last).sorted()]
+
+    def release(self, before: int) -> list[PreparedBatch]:
+        """Take out the rows before a moment, as batches that follow each other."""
+        out, rest = [], []
+        for run in self.runs:
+            cut = 0 if run.time[0] >= before else int(np.searchsorted(run.time, before))
+            if cut:
+                out.append(run.take(slice(0, cut)) if cut < run.size else run)
+            if cut < run.size:
+                rest.append(run.take(slice(cut, None)) if cut else run)
+        self.runs = rest
+        if len(out) > 1 and sum(batch.size for batch in out) <= _RUN_SIZES[-1]:
+            return [concat_batches(out).sorted()]
+        return _in_sequence(out)
+
+    def prune(self, assigner: WindowAssigner | WindowAssignerUnion, k: int) -> bool:
+        """If there are many rows, keep the k best of each pane and group; return whether that was done."""
+        if len(self) <= self._limit:
+            return False
+        self.runs = [_best_rows(concat_batches(self.runs), assigner, k).sorted()]
+        self._limit, self.pruned = max(_MAX_ROWS, 4 * len(self)), True
+        return True
+
+    def oldest(self) -> int | None:
+        """Return the time of the oldest row; None if there is none."""
+        return min((int(run.time[0]) for run in self.runs), default=None)
+
+    def whole(self) -> PreparedBatch:
+        """Return all rows as one run."""
+        self.runs = [concat_batches(self.runs).sorted()]
+        return self.runs[0]
+
+    def row_ids(self) -> np.ndarray:
+        """Return where the rows are in the row store."""
+        return np.concatenate([np.empty(0, np.int64), *(run.row_id for run in self.runs)])
+
+    def groups(self) -> np.ndarray:
+        """Return the groups of the rows."""
+        groups = [run.group for run in self.runs if run.group is not None]
+        return np.concatenate([np.empty(0, np.int32), *groups])
+
+    def renumber_groups(self, number: np.ndarray) -> None:
+        """Give the groups their new numbers."""
+        self.runs = [run if run.group is None else run._replace(group=number[run.group]) for run in self.runs]
+
+
+def _in_sequence(runs: list[PreparedBatch]) -> list[PreparedBatch]:
+    """Return the same rows in batches that follow each other in time; only what overlaps is merged.
+
+    Mostly that is next to nothing: the rows of one moment at the end of a batch and at the beginning of the next.
+    """
+    found = runs[:1]
+    for run in runs[1:]:
+        last = found.pop()
+        low = int(np.searchsorted(last.time, run.time[0]))
+        cut = int(np.searchsorted(run.time, last.time[-1], side="right"))
+        if low == 0 and found and found[-1].time[-1] >= run.time[0]:
+            return [concat_batches(runs).sorted()]  # overlaps more than one
+        if low:
+            found.append(last.take(slice(0, low)))
+        if cut:
+            found.append(concat_batches([last.take(slice(low, None)), run.take(slice(0, cut))]).sorted())
+        if cut < run.size:
+            found.append(run.take(slice(cut, None)))
+    return found
+
+
+def _best_rows(batch: PreparedBatch, assigner: WindowAssigner | WindowAssignerUnion, k: int) -> PreparedBatch:
+    """Return the k best rows of each pane and group, and the first one, which decides the order of groups."""
+    pane = np.asarray(assigner.pane(batch.time))
+    group = np.zeros(batch.size, np.int32) if batch.group is None else batch.group
+    tie = batch.tie_order()
+    tie = np.arange(batch.size) if tie is None else tie
+    order = np.lexsort((~tie, ~batch.time, -batch.score, group, pane))
+    new = np.r_[True, (np.diff(pane[order]) != 0) | (np.diff(group[order]) != 0)]
+    starts = np.flatnonzero(new)
+    rank = np.arange(batch.size) - np.repeat(starts, np.diff(np.r_[starts, batch.size]))
+    keep = np.zeros(batch.size, np.bool_)
+    keep[order[rank < k]] = True
+    if batch.group is not None:
+        keep[np.lexsort((tie, batch.time, group, pane))[starts]] = True
+    return batch.take(np.flatnonzero(keep))

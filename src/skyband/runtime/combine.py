@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from skyband.errors import QueryError
 from skyband.runtime.batch import PreparedBatch, concat_batches
-from skyband.runtime.group_tracker import GroupTracker
-from skyband.runtime.groups import Groups
+from skyband.runtime.groups import Groups, GroupTracker
 from skyband.runtime.ids import row_hash
 from skyband.runtime.row_store import RowStore
-from skyband.runtime.schema import conform
-from skyband.runtime.time_type import TimeType
+from skyband.runtime.schema import TimeType, conform
 from skyband.windows import MAX_TIME, WindowAssigner
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from skyband.errors import SchemaError
 from skyband.runtime.arrow import plain, plain_type
-from skyband.runtime.time_type import TICKS
+from skyband.runtime.schema import TICKS
 
 _LOWEST = -(1 << 63)
 

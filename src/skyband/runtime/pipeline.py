@@ -19,8 +19,8 @@ from skyband.windows import WatermarkTracker
 
 if TYPE_CHECKING:
     from skyband.runtime.protocols import OperatorSpec, Snapshot
+    from skyband.runtime.schema import TimeType
     from skyband.runtime.stats import Stats
-    from skyband.runtime.time_type import TimeType
 
 _SPARE_ROWS = 1 << 16  # rows that may pile up before those that nobody needs are dropped
 _COLUMNS = {"stream": typed_column("i8", 7), "row_ids": typed_column("i8", "rows", low=0)}

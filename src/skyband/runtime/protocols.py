@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from skyband.errors import QueryError
-from skyband.runtime.group_tracker import window_columns
+from skyband.runtime.groups import window_columns
 from skyband.runtime.schema import check_schema
 from skyband.runtime.stats import Stats
 from skyband.windows import WindowAssigner, WindowAssignerUnion
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skyband.query import TopK
     from skyband.runtime.combine import Combiner
     from skyband.runtime.emit import Emitter
-    from skyband.runtime.group_tracker import GroupTracker
+    from skyband.runtime.groups import GroupTracker
     from skyband.runtime.result import ResultColumns
     from skyband.runtime.row_store import RowSequence, RowStore
     from skyband.runtime.runner import OperatorRunner

@@ -1,23 +1,28 @@
-"""The columns of a result: one description of them gives the Arrow schema, the Spark schema and the tables."""
+"""Results: their columns, of which one description gives the Arrow schema, the Spark schema and the tables; their size.
+
+Two rows can be in a thousand million windows, and a batch can close as many lists. So windows are closed in steps, each
+with at most `STEP_ROWS` rows by an upper bound (or one window, if that alone may have more).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.errors import QueryError
 from skyband.runtime.arrow import from_storage
 from skyband.runtime.emit import EmittedRows, change_names
 
 if TYPE_CHECKING:
     from skyband.engines.protocol import Answers
     from skyband.query import TopK
-    from skyband.runtime.group_tracker import GroupTracker
+    from skyband.runtime.groups import GroupTracker
     from skyband.runtime.protocols import Operator
-    from skyband.runtime.time_type import TimeType
+    from skyband.runtime.schema import TimeType
 
 
 class ResultField(NamedTuple):
@@ -150,3 +155,70 @@ def _of_lists(answers: Answers, name: str, rows: EmittedRows) -> pa.Array:
 
 def _query_names(number: np.ndarray, names: Sequence[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(number.astype(np.int32)), pa.array(names, pa.string()))
+
+
+STEP_ROWS = 1 << 20
+"""Result rows of one step."""
+
+MAX_RESULT_ROWS = 50_000_000
+"""Result rows in one table."""
+
+
+class AnswerBound(NamedTuple):
+    """What bounds the answers of queries: a value for each, as floats, which do not overflow."""
+
+    k: np.ndarray
+    size: np.ndarray
+    slide: np.ndarray
+
+    @classmethod
+    def of(cls, queries: Iterable[tuple[int, int, int]]) -> AnswerBound:
+        """Return the bound of queries, given their k, size and slide."""
+        return cls(*np.array(list(queries), np.float64).reshape(-1, 3).T)
+
+    def most_rows(self, length: int, groups: int, rows: int) -> float:
+        """Return the most rows that answers of time windows can have that close in a stretch of `length`.
+
+        There are so many groups, and rows that may be in any of these windows, each in at most size / slide of them.
+
+        Examples
+        --------
+        >>> AnswerBound.of([(3, 10, 5)]).most_rows(100, 1, 4), AnswerBound.of([(1, 9, 9)]).most_rows(90, 2, 100)
+        (8.0, 22.0)
+        """
+        windows = length // self.slide + 1
+        whole = windows * np.minimum(self.k * groups, rows)
+        return float(np.minimum(whole, rows * np.minimum(windows, np.ceil(self.size / self.slide))).sum())
+
+    def fits(self, length: int, groups: int, rows: int) -> bool:
+        """Return whether the answers fit into one step."""
+        return self.most_rows(length, groups, rows) <= STEP_ROWS
+
+    def longest(self, time: np.ndarray, start: int, length: int, groups: int, candidates: int) -> int:
+        """Return the longest stretch from `start` on whose answers fit into one step, at least one slide.
+
+        `time` has the times of the rows to come.
+        """
+        found = int(self.slide.min())
+        while found < length:
+            further = min(2 * found, length)
+            if not self.fits(further, groups, candidates + int(time.searchsorted(start + further))):
+                break
+            found = further
+        return found
+
+
+def concat_results(tables: Iterable[pa.Table], promote: str = "none") -> pa.Table | None:
+    """Return all results as one table, None if there is none; raise if they are too many for one."""
+    found: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        found.append(table)
+        rows += table.num_rows
+        if rows > MAX_RESULT_ROWS:
+            msg = (
+                f"answers must have at most {MAX_RESULT_ROWS:,} rows in one table, got {rows:,} so far: write a longer "
+                f'slide, a smaller k or emit="changes", or read them in steps with sb.stream'
+            )
+            raise QueryError(msg)
+    return pa.concat_tables(found, promote_options=promote) if found else None

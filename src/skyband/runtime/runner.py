@@ -10,14 +10,13 @@ import numpy as np
 from skyband.engines.groups import grown_capacity
 from skyband.engines.protocol import Objects
 from skyband.engines.validation import any_int_column, check_known, require, section, typed_column, validate
-from skyband.runtime.batch import PreparedBatch, concat_batches
+from skyband.runtime.batch import PreparedBatch, ReorderBuffer, concat_batches
 from skyband.runtime.emit import Emitter
-from skyband.runtime.group_tracker import GroupTracker
+from skyband.runtime.groups import GroupTracker
 from skyband.runtime.protocols import GROUP_CODES, Context
-from skyband.runtime.reorder import ReorderBuffer
 from skyband.runtime.result import ResultWriter
 from skyband.runtime.row_store import RowSequence
-from skyband.runtime.time_type import TimeType
+from skyband.runtime.schema import TimeType
 from skyband.windows import MAX_TIME
 
 if TYPE_CHECKING:

@@ -1,16 +1,22 @@
-"""Whether a query fits the columns of its source."""
+"""The columns of a source: whether a query fits them, and event times as whole microseconds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from skyband.errors import SchemaError, nearest
+from skyband.errors import SchemaError, SourceError, nearest
 from skyband.query import RESERVED, Distance, Weighted
+from skyband.query.duration import MICROSECONDS, format_duration, microseconds
 from skyband.query.expression import Expression
+from skyband.query.window import Sliding
 from skyband.runtime.arrow import check_storable, storage_type, to_storage
+from skyband.windows.watermark import TIME_LIMIT, check_watermark
 
 if TYPE_CHECKING:
     from skyband.query import TopK
@@ -103,3 +109,115 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             )
             raise SchemaError(msg) from error
     return pa.table(columns, names=schema.names)
+
+
+_DAY = MICROSECONDS["d"]
+_MOST = (1 << 63) - 1
+
+TICKS = {"s": (MICROSECONDS["s"], 1), "ms": (MICROSECONDS["ms"], 1), "us": (1, 1), "ns": (1, 1000)}
+"""Of each unit, microseconds a tick and ticks a microsecond."""
+
+
+@dataclass(frozen=True)
+class TimeType:
+    """How a time column counts: `per` microseconds a tick, or `parts` ticks a microsecond."""
+
+    type: pa.DataType
+    per: int = 1
+    parts: int = 1
+    name: str = ""  # of the column
+
+    @classmethod
+    def of(cls, query: TopK, kind: pa.DataType) -> TimeType:
+        """The type of the query's time column, or an error that says what to write."""
+        name = query.time
+        if pa.types.is_timestamp(kind):
+            per, parts = TICKS[kind.unit]
+        elif pa.types.is_date32(kind):
+            per, parts = _DAY, 1
+        elif pa.types.is_date64(kind):
+            per, parts = TICKS["ms"]
+        elif pa.types.is_integer(kind):
+            if query.unit is None:
+                msg = f'time={name!r} is {kind}: say what it counts, such as unit="s", "ms", "us" or "ns"'
+                raise SchemaError(msg)
+            per, parts = TICKS[query.unit]
+        else:
+            msg = f"time={name!r} is {kind} and no time: give a timestamp, a date, or an integer with unit="
+            raise SchemaError(msg)
+        window = query.window
+        whole = _DAY if pa.types.is_date64(kind) else per  # milliseconds, of which only whole days are dates
+        if isinstance(window, Sliding):
+            for field, length in window.lengths.items():
+                if microseconds(length) % whole:
+                    msg = (
+                        f"{field} must be a multiple of {format_duration(whole)}, the unit of time={name!r} ({kind}), "
+                        f"got {format_duration(length)!r}: write a multiple, or use a finer time column"
+                    )
+                    raise SchemaError(msg)
+        return cls(kind, per, parts, name or "")
+
+    def micros(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
+        """The column as microseconds, and where it is NULL (None: nowhere)."""
+        missing = column.is_null().to_numpy() if column.null_count else None
+        column = column.cast(pa.int32()) if pa.types.is_date32(self.type) else column
+        try:
+            ticks = column.cast(pa.int64())
+        except pa.ArrowInvalid as error:  # of uint64
+            raise self._too_far(pc.max(column).as_py()) from error
+        ticks = ticks.fill_null(0) if missing is not None else ticks
+        time = ticks.to_numpy()
+        self._check_range(time)
+        if self.parts > 1:
+            if (time % self.parts).any():
+                worst = int(time[np.flatnonzero(time % self.parts)[0]])
+                msg = (
+                    f"time has {worst} ns in column {self.name!r}, finer than a microsecond: round it to microseconds "
+                    f"in the source"
+                )
+                raise SourceError(msg)
+            time = time // self.parts
+        return (time if self.per == 1 else time * self.per), missing
+
+    def _check_range(self, ticks: np.ndarray) -> None:
+        """Refuse times whose windows would not fit into 64 bits of microseconds."""
+        from skyband.kernels.columns import bounds
+
+        if not len(ticks):
+            return
+        low, high = bounds(ticks)
+        most = TIME_LIMIT // self.per
+        if high > most or low < -most:
+            raise self._too_far(max(int(low), int(high), key=abs))
+
+    def _too_far(self, ticks: int) -> SourceError:
+        msg = (
+            f"time has {ticks} ({self.type}) in column {self.name!r}, too far away to be counted in microseconds: "
+            f"correct it, or its unit="
+        )
+        return SourceError(msg)
+
+    def watermark(self, ticks: int) -> int:
+        """A watermark in the column's own ticks as microseconds."""
+        return check_watermark(ticks * self.per // self.parts, ticks)
+
+    def column(self, micros: np.ndarray) -> pa.Array:
+        """Microseconds in the type they came in."""
+        if self.parts > 1 and len(micros) and np.abs(micros).max() > _MOST // self.parts:
+            raise self._unreachable()
+        ticks = micros * self.parts if self.parts > 1 else micros // self.per if self.per > 1 else micros
+        if pa.types.is_date32(self.type):
+            return pa.array(ticks.astype(np.int32)).cast(self.type)
+        if self.type == pa.int64():
+            return pa.array(ticks)
+        try:
+            return pa.array(ticks, pa.int64()).cast(self.type)
+        except pa.ArrowInvalid as error:
+            raise self._unreachable() from error
+
+    def _unreachable(self) -> SchemaError:
+        msg = (
+            f"a window of time={self.name!r} begins or ends where {self.type} cannot reach: give it a wider type, "
+            f"such as timestamp[us]"
+        )
+        return SchemaError(msg)

@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from skyband.errors import SchemaError
-from skyband.runtime.time_type import TimeType
+from skyband.runtime.schema import TimeType
 from skyband.spark.session import column
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.errors import SchemaError
-from skyband.runtime.schema import check_schema
+from skyband.runtime.schema import TimeType, check_schema
 from skyband.runtime.score import check_types
 from skyband.runtime.snapshot import unwrite
-from skyband.runtime.time_type import TimeType
 from skyband.spark.pack import utc_type
 
 if TYPE_CHECKING:

@@ -249,7 +249,7 @@ def answer_batch(
     """Return what answers all packed rows of a bucket at once: the end of the input closes everything."""
 
     def answer(rows: pa.Table) -> pa.Table:
-        from skyband.runtime.time_type import TimeType
+        from skyband.runtime.schema import TimeType
         from skyband.spark.bucket import Bucket
 
         columns, newest = rows.to_pydict(), MIN_TIME

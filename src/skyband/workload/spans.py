@@ -80,7 +80,7 @@ def _moment(query: TopK, value: Any) -> int:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if query.window.counts:
             return int(value)
-        from skyband.runtime.time_type import TICKS
+        from skyband.runtime.schema import TICKS
 
         per, parts = TICKS[query.unit or "us"]
         return int(value) * per // parts

@@ -340,7 +340,7 @@ class CandidateList(JoinList):
             return np.asarray(self.assigner.last(self.newest_time[keys]))
         if self.assigner.counts or self.query.time is None:
             return np.asarray(self.assigner.last(ids))
-        from skyband.runtime.time_type import TimeType
+        from skyband.runtime.schema import TimeType
 
         column = self.context.take(ids, [self.query.time])[self.query.time]
         time, _ = TimeType.of(self.query, self.context.schema.field(self.query.time).type).micros(column)

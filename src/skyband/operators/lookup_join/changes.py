@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from skyband.query import Join
-    from skyband.runtime.time_type import TimeType
+    from skyband.runtime.schema import TimeType
 
 
 class _Pushed(Enum):  # a member stays the same object when it is pickled

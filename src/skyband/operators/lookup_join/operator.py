@@ -50,16 +50,16 @@ from skyband.runtime.groups import Groups
 from skyband.runtime.ids import read_ids
 from skyband.runtime.protocols import Operator, OperatorSpec
 from skyband.runtime.result import ResultColumns
+from skyband.runtime.schema import TimeType
 from skyband.runtime.score import scores
 from skyband.runtime.snapshot import table_of
 from skyband.runtime.stats import JoinStats
-from skyband.runtime.time_type import TimeType
 from skyband.windows import MAX_TIME, MIN_TIME, WindowAssigner, WindowAssignerUnion
 
 if TYPE_CHECKING:
     from skyband.engines.protocol import Objects
     from skyband.query import Join, TopK
-    from skyband.runtime.group_tracker import GroupTracker
+    from skyband.runtime.groups import GroupTracker
     from skyband.runtime.protocols import Assigner, Context, Goal, Merge, Snapshot
     from skyband.runtime.runner import OperatorRunner
 
