@@ -165,10 +165,10 @@ def test_the_grammar_computes_as_documented(text, expected):
 
 def test_columns_of_the_wrong_type_say_so():
     for text, words in [
-        ("s + 1", "column 's', which is string and no number: cast it"),
-        ("ts + 1", "no number: use a part of it, such as hour"),
-        ("hour(b)", "'b' is int32 and no time"),
-        ("CASE WHEN b THEN 1 END", "takes column 'b' for true or false"),
+        ("s + 1", "column 's' in by must be a number, got string"),
+        ("ts + 1", "'ts' in by must be a number, got timestamp.*: use a part of it, such as hour"),
+        ("hour(b)", "'b' .* must be a time, got int32"),
+        ("CASE WHEN b THEN 1 END", "'b' must be boolean .* got int32"),
     ]:
         with pytest.raises(sb.SchemaError, match=words):
             scores(parse(text), TABLE)
@@ -177,9 +177,9 @@ def test_columns_of_the_wrong_type_say_so():
 def test_a_score_can_be_a_function_of_columns():
     query = topk(by=lambda c: c["x"] * c["y"], k=1, window=sb.Counting(2, 2))
     assert sb.run(query, {"x": [2.0, 3.0], "y": [5, 1]})["score"].to_pylist() == [10.0]
-    with pytest.raises(sb.SchemaError, match="one number for each row"):
+    with pytest.raises(sb.SchemaError, match="a number for each of 1 rows, got shape"):
         sb.run(topk(by=lambda _: np.zeros(3)), {"x": [1.0]})
-    with pytest.raises(sb.SchemaError, match="no column of numbers"):
+    with pytest.raises(sb.SchemaError, match=r"by=.* must return a float64 array, got"):
         sb.run(topk(by=lambda _: ["a"]), {"x": [1.0]})
 
 

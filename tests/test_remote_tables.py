@@ -306,7 +306,7 @@ def test_texts_where_numbers_are_needed_are_failed_look_ups(service):
     service.temper = "texts"
     found, stats = answered(service.table(), retries=0)
     assert (found, stats.failed) == ([], 5)
-    assert "'followers', which is string and no number" in stats.last_error
+    assert "'followers' in by must be a number, got string" in stats.last_error
 
 
 def test_a_column_that_is_never_there_is_named(service):

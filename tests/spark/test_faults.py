@@ -155,9 +155,9 @@ def test_queries_that_cannot_run_on_a_stream(spark, tmp_path):
         df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"))))
     with pytest.raises(sb.SchemaError, match="did you mean symbol"):
         df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), per=["symbl"])))
-    with pytest.raises(sb.SchemaError, match="by uses column 'symbol', which is string and no number"):
+    with pytest.raises(sb.SchemaError, match="column 'symbol' in by must be a number, got string"):
         df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), by="symbol")))
-    with pytest.raises(sb.SchemaError, match="by uses column 'symbol', which is string and no number"):
+    with pytest.raises(sb.SchemaError, match="column 'symbol' in by must be a number, got string"):
         df.transform(sb.spark.top_k(asked(window=sb.Tumbling("1 minute"), by="max(symbol)", of="symbol", id=None)))
     with pytest.raises(sb.SchemaError, match=r"DataFrame, got Table: write df\.transform"):
         sb.spark.top_k(asked(window=sb.Tumbling("1 minute")))(trades(10, seed=1))

@@ -28,7 +28,7 @@ _LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Field], pa.DataT
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """The type that a column of `kind` is kept in.
+    """Return the type that a column of `kind` is stored in.
 
     Examples
     --------
@@ -39,11 +39,11 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
         return kind if _unifies(kind.value_type) else plain_type(kind)
     if isinstance(kind, pa.BaseExtensionType) and storage_type(kind.storage_type) != kind.storage_type:
         return storage_type(kind.storage_type)
-    return _mapped(kind, _without_view)
+    return _map_types(kind, _without_view)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which values of `kind` are compared, numbered and computed with."""
+    """Return the type in which values of `kind` are compared, numbered and computed with."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
@@ -67,30 +67,30 @@ def _with_wide_offsets(kind: pa.DataType) -> pa.DataType:
     return pa.large_binary() if kind == pa.binary() else kind
 
 
-def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with every type inside it changed, and then itself."""
+def _map_types(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with every type inside it changed, and then itself."""
     if pa.types.is_struct(kind):
-        kind = pa.struct([field.with_type(_mapped(field.type, change)) for field in kind])
+        kind = pa.struct([field.with_type(_map_types(field.type, change)) for field in kind])
     elif pa.types.is_map(kind):
-        kind = pa.map_(_mapped(kind.key_type, change), _mapped(kind.item_type, change), kind.keys_sorted)
+        kind = pa.map_(_map_types(kind.key_type, change), _map_types(kind.item_type, change), kind.keys_sorted)
     elif pa.types.is_fixed_size_list(kind):
-        kind = pa.list_(kind.value_field.with_type(_mapped(kind.value_type, change)), kind.list_size)
+        kind = pa.list_(kind.value_field.with_type(_map_types(kind.value_type, change)), kind.list_size)
     else:
         for matches, make in _LISTS:
             if matches(kind):
-                kind = make(kind.value_field.with_type(_mapped(kind.value_type, change)))
+                kind = make(kind.value_field.with_type(_map_types(kind.value_type, change)))
     return change(kind)
 
 
 def _unifies(kind: pa.DataType) -> bool:
-    """Whether Arrow can unify dictionaries with values of this type."""
+    """Return whether Arrow can unify dictionaries with values of this type."""
     types = pa.types
     text = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
     return bool(text or types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind))
 
 
 def to_storage(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column as it is kept, where the source's column is of `kind`. Dictionaries of its values stay as they are."""
+    """Return a column as it is stored, where the source's is of `kind`. Dictionaries of its values stay as they are."""
     wanted = storage_type(kind)
     if pa.types.is_dictionary(column.type):
         value = wanted.value_type if pa.types.is_dictionary(wanted) else wanted
@@ -104,7 +104,7 @@ def to_storage(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def from_storage(column: Column, kind: pa.DataType, name: str) -> Column:
-    """A column that was kept, in the source's own type."""
+    """Return a stored column in the source's own type."""
     if column.type == kind:
         return column
     try:
@@ -120,7 +120,7 @@ def from_storage(column: Column, kind: pa.DataType, name: str) -> Column:
 
 
 def plain(column: Column) -> Column:
-    """A column's values in a type that can be compared, numbered and computed with."""
+    """Return a column's values in a type that can be compared, numbered and computed with."""
     if pa.types.is_dictionary(column.type):
         return _decode(column)
     wanted = plain_type(column.type)
@@ -141,7 +141,7 @@ def _decode(column: Column) -> Column:
 
 
 def _encode(column: Column, kind: pa.DictionaryType) -> pa.ChunkedArray:
-    """A column as a dictionary of exactly this type. Indices too narrow for its dictionary may do for its values."""
+    """Return a column as a dictionary of exactly this type, encoded anew if its dictionary is too long for it."""
     chunks = []
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         found = chunk
@@ -153,7 +153,7 @@ def _encode(column: Column, kind: pa.DictionaryType) -> pa.ChunkedArray:
 
 
 def _cut(column: Column) -> Column:
-    """Text in chunks that 32-bit offsets can address."""
+    """Return text in chunks that 32-bit offsets can address."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if all(chunk.nbytes <= _OFFSETS for chunk in chunks):
         return column
@@ -170,7 +170,7 @@ def _cut(column: Column) -> Column:
 
 
 def take_rows(table: pa.Table, places: np.ndarray) -> pa.Table:
-    """The rows at these places, in this order."""
+    """Return the rows at these places, in this order."""
     try:
         return table.take(pa.array(places))
     except pa.ArrowInvalid:  # more text than 32-bit offsets can address, in the chunks or in what is taken
@@ -186,7 +186,7 @@ def take_rows(table: pa.Table, places: np.ndarray) -> pa.Table:
 
 
 def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows of tables with the same columns, each column in one chunk unless it has too much text for one.
+    """Return all rows of tables with the same columns, each column in one chunk unless it has too much text for one.
 
     Columns may be encoded in one table and plain in another.
     """
@@ -198,7 +198,7 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def combine_chunks(table: pa.Table) -> pa.Table:
-    """The same rows with each column in one chunk unless it has too much text for one, in a type that is kept."""
+    """Return the rows with each column in one chunk, unless it has too much text, in a type that can be stored."""
     columns = [to_storage(column, column.type) for column in table.columns]
     whole = pa.table(columns, names=table.column_names)
     try:
@@ -208,7 +208,7 @@ def combine_chunks(table: pa.Table) -> pa.Table:
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The tables with columns that are encoded in some and not in others, or otherwise, decoded."""
+    """Return the tables with columns decoded whose types differ between tables."""
     names = tables[0].column_names
     mixed = [name for name in names if len({str(table.schema.field(name).type) for table in tables}) > 1]
     return [
@@ -218,7 +218,7 @@ def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def decode(table: pa.Table) -> pa.Table:
-    """The same rows without dictionaries."""
+    """Return the same rows without dictionaries."""
     return pa.table([_decoded(column) for column in table.columns], names=table.column_names)
 
 
@@ -227,7 +227,7 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _wide(table: pa.Table) -> pa.Table:
-    kinds = [_mapped(kind, _with_wide_offsets) for kind in table.schema.types]
+    kinds = [_map_types(kind, _with_wide_offsets) for kind in table.schema.types]
     return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(table.schema, kinds, strict=True)]))
 
 

@@ -49,7 +49,7 @@ class Groups:
         return len(self._code)
 
     def codes(self, rows: pa.Table) -> np.ndarray:
-        """The number of each row's group."""
+        """Return the number of each row's group."""
         if not rows.num_rows:
             return np.empty(0, np.int32)
         if rows.num_rows <= _FEW:
@@ -64,7 +64,7 @@ class Groups:
         return numbers[rank][code]
 
     def _numbers(self, groups: pa.Table) -> np.ndarray:
-        """The numbers of groups; those that are new get the next ones."""
+        """Return the numbers of groups; those that are new get the next ones."""
         numbers = self._known(groups)
         if numbers is not None:
             return numbers
@@ -81,7 +81,7 @@ class Groups:
         return numbers
 
     def _known(self, rows: pa.Table) -> np.ndarray | None:
-        """The numbers of groups that were all met before; None if one is new. The usual case, without a loop."""
+        """Return the numbers of groups that were all met before; None if one is new. The usual case, without a loop."""
         if len(self.per) > 1 or rows.num_rows <= _FEW or len(self) > _MANY * rows.num_rows:
             return None
         seen = self.table()
@@ -94,7 +94,7 @@ class Groups:
         return None if found.null_count else found.to_numpy().astype(np.int32)
 
     def table(self) -> pa.Table | None:
-        """The `per` columns of all groups, in the order of their numbers; None before the first."""
+        """Return the `per` columns of all groups, in the order of their numbers; None before the first."""
         if self._table is None and self._code:
             self._table = self._seen.take(np.arange(len(self)))
         return self._table
@@ -115,7 +115,7 @@ class Groups:
         self._seen.add(table)
 
     def values(self, codes: np.ndarray) -> list[pa.ChunkedArray]:
-        """The `per` columns of rows with these group numbers."""
+        """Return the `per` columns of rows with these group numbers."""
         if self._table is not None or 2 * len(codes) > len(self):
             table = self.table()
             found = None if table is None else take_rows(table, codes)
@@ -126,7 +126,7 @@ class Groups:
 
 
 def _group_keys(groups: pa.Table) -> Iterator[tuple[object, ...]]:
-    """What each group is known by: Python values that are equal exactly if the group is the same.
+    """Return what each group is known by: Python values that are equal exactly if the group is the same.
 
     Times are whole numbers, since Python's datetimes drop nanoseconds and do not tell the two hours apart that a clock
     set back repeats; text is bytes, which need not be UTF-8. NaN is one value, and so are zero and minus zero.
@@ -152,7 +152,7 @@ def _key_values(column: pa.ChunkedArray) -> list[object]:
 
 
 def combine_codes(code: np.ndarray, codes: int, other: np.ndarray, others: int) -> tuple[np.ndarray, int]:
-    """A number for each pair of two numbers, different for different pairs; and how many there may be.
+    """Return a number for each pair of two numbers, different for different pairs; and how many there may be.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def _check_plain(column: pa.ChunkedArray, name: str) -> None:
 
 
 def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:
-    """A number for each value of a column, and how many there may be."""
+    """Return a number for each value of a column, and how many there may be."""
     _check_plain(column, name)
     encoded = pc.dictionary_encode(plain(column), null_encoding="encode") if _needs_encoding(column) else None
     if encoded is None:
@@ -208,7 +208,7 @@ def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:
 
 
 def _needs_encoding(column: pa.ChunkedArray) -> bool:
-    """Whether a column has no dictionary, or one that Arrow cannot unify with others because of NULL."""
+    """Return whether a column has no dictionary, or one that Arrow cannot unify with others because of NULL."""
     if not pa.types.is_dictionary(column.type) or column.null_count:
         return True
     return any(chunk.dictionary.null_count for chunk in column.chunks)

@@ -23,7 +23,7 @@ class Ids(NamedTuple):
 
 
 def read_ids(column: pa.ChunkedArray, name: str) -> Ids:
-    """Ids as integers: integers as they are, any other type by its xxhash64 with Spark's seed.
+    """Return ids as integers: integers as they are, any other type by its xxhash64 with Spark's seed.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def read_ids(column: pa.ChunkedArray, name: str) -> Ids:
 
 
 def id_numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """The numbers of ids that are never missing, such as keys.
+    """Return the numbers of ids that are never missing, such as keys.
 
     Examples
     --------
@@ -57,12 +57,12 @@ def id_numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 
 def hashes(column: pa.ChunkedArray) -> np.ndarray:
-    """The xxhash64 of each value, as Spark computes it; of NULL it is the seed."""
+    """Return the xxhash64 of each value, as Spark computes it; of NULL it is the seed."""
     from skyband.kernels.xxhash import SEED, hash_bytes, hash_words
 
     kind = column.type
     if pa.types.is_decimal(kind):
-        hashed = _hashed_decimals(column)
+        hashed = _hash_decimals(column)
     elif pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_float32(kind) or _narrow(kind):
         whole = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
         numbers = whole.cast(pa.float32() if pa.types.is_float32(kind) else pa.int32()).fill_null(0).to_numpy()
@@ -79,7 +79,7 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
         whole = pa.binary(kind.bit_width // 8)
         hashed = hash_bytes(*_runs(pa.chunked_array([chunk.view(whole) for chunk in column.chunks], whole)))
     elif pa.types.is_temporal(kind):
-        hashed = _hashed_times(column)
+        hashed = _hash_times(column)
     else:
         hashed = hash_bytes(*_runs(column))
     if column.null_count:
@@ -88,7 +88,7 @@ def hashes(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def row_hash(table: pa.Table) -> np.ndarray:
-    """One number for each row, from all its columns: the same wherever and whenever it is computed.
+    """Return one number for each row, from all its columns: the same wherever and whenever it is computed.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _narrow(kind: pa.DataType) -> bool:
 
 
 def _canonical(numbers: np.ndarray) -> np.ndarray:
-    """Floats with one bit pattern for both zeros, and one for every NaN."""
+    """Return floats with one bit pattern for both zeros, and one for every NaN."""
     with np.errstate(invalid="ignore"):  # of a signalling NaN
         found = numbers + numbers.dtype.type(0)
     found[np.isnan(found)] = np.nan
@@ -121,8 +121,8 @@ def _words(numbers: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(numbers).view(np.uint64)
 
 
-def _hashed_times(column: pa.ChunkedArray) -> np.ndarray:
-    """Timestamps and dates by their microseconds; those that are no such number by the hash of their own."""
+def _hash_times(column: pa.ChunkedArray) -> np.ndarray:
+    """Hash timestamps and dates by their microseconds; those that are not whole ones by the hash of their ticks."""
     from skyband.kernels.xxhash import hash_words
 
     kind = column.type
@@ -139,8 +139,8 @@ def _hashed_times(column: pa.ChunkedArray) -> np.ndarray:
     return hashed
 
 
-def _hashed_decimals(column: pa.ChunkedArray) -> np.ndarray:
-    """A short decimal by its unscaled value, a long one by the bytes of it, big end first."""
+def _hash_decimals(column: pa.ChunkedArray) -> np.ndarray:
+    """Hash a short decimal by its unscaled value, a long one by the bytes of it, big end first."""
     from skyband.kernels.xxhash import hash_bytes, hash_words
 
     kind = column.type
@@ -153,7 +153,7 @@ def _hashed_decimals(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _runs(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    """Texts or bytes as one run of bytes, and where each begins."""
+    """Return texts or bytes as one run of bytes, and where each begins."""
     kind = column.type
     if not (pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         column = column.cast(pa.large_string())

@@ -30,7 +30,7 @@ class _Chunk(NamedTuple):
     slots: np.ndarray | None = None  # the slot of each, rising; None: one after the other from `base` on
 
     def places(self, slots: np.ndarray) -> np.ndarray:
-        """Where the rows of these slots are."""
+        """Return where the rows of these slots are."""
         return slots - self.base if self.slots is None else np.searchsorted(self.slots, slots)
 
 
@@ -145,7 +145,7 @@ class RowStore:
         self._put(slots, [] if rows is None else _merged(rows.to_batches()))
 
     def take(self, slots: np.ndarray, columns: Sequence[str] | None = None) -> pa.Table | None:
-        """The rows of these slots, in this order; None where no row was ever added. `columns`: None for all."""
+        """Return the rows of these slots, in this order; None where no row was ever added. `columns`: None for all."""
         if self._schema is None:
             return None
         if len(slots) <= _FEW:
@@ -190,7 +190,7 @@ class RowStore:
         return _take(merged[0], place)
 
     def _taken(self, slots: np.ndarray, columns: Sequence[str] | None = None) -> list[pa.RecordBatch]:
-        """The rows of these rising slots, chunk by chunk."""
+        """Return the rows of these rising slots, chunk by chunk."""
         which = np.searchsorted(np.array(self._bases, np.int64), slots, side="right") - 1
         cuts = np.flatnonzero(np.diff(which)) + 1
         parts: list[pa.RecordBatch] = []
@@ -209,7 +209,7 @@ class RowStore:
 
 
 def _taken_together(small: list[tuple[_Chunk, np.ndarray]]) -> list[pa.RecordBatch]:
-    """The rows of these slots of small chunks."""
+    """Return the rows of these slots of small chunks."""
     parts: list[pa.RecordBatch] = []
     for low in range(0, len(small), _COPIED // _SMALL):
         some = small[low : low + _COPIED // _SMALL]
@@ -224,7 +224,7 @@ def _taken_together(small: list[tuple[_Chunk, np.ndarray]]) -> list[pa.RecordBat
 
 
 def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows without dictionaries that are far larger than the rows: they would be merged and kept with them."""
+    """Return rows without dictionaries that are far larger than the rows: they would be merged and kept with them."""
     for number, column in enumerate(rows.columns):
         if isinstance(column, pa.DictionaryArray) and not column.type.ordered:
             name = rows.schema.names[number]
@@ -234,7 +234,7 @@ def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _merged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The same rows in one batch, or in few where they do not fit into one."""
+    """Return the same rows in one batch, or in few where they do not fit into one."""
     if len(batches) < 2:
         return batches
     schema = batches[0].schema
@@ -249,7 +249,7 @@ def _select(rows: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBat
 
 
 def _take(rows: pa.RecordBatch, places: np.ndarray) -> list[pa.RecordBatch]:
-    """The rows at these places, in one batch, or in few where they do not fit into one."""
+    """Return the rows at these places, in one batch, or in few where they do not fit into one."""
     try:
         return [rows.take(pa.array(places))]
     except pa.ArrowInvalid:  # more text than fits into one array
@@ -257,7 +257,7 @@ def _take(rows: pa.RecordBatch, places: np.ndarray) -> list[pa.RecordBatch]:
 
 
 def distinct(slots: np.ndarray) -> np.ndarray:
-    """The different slots, rising. By marking where they lie close together, else by sorting."""
+    """Return the different slots, rising. By marking where they lie close together, else by sorting."""
     if not len(slots):
         return slots
     low, high = int(slots.min()), int(slots.max())
@@ -269,7 +269,7 @@ def distinct(slots: np.ndarray) -> np.ndarray:
 
 
 def places(chosen: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Where each of `slots` stands in the rising `chosen`."""
+    """Return where each of `slots` stands in the rising `chosen`."""
     low, high = int(chosen[0]), int(chosen[-1])
     if high - low > _SPREAD * len(slots):
         return np.searchsorted(chosen, slots)

@@ -59,12 +59,12 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
 
 
 def _converts(kind: pa.DataType) -> bool:
-    """Whether columns of this type may have to be kept in another."""
+    """Return whether columns of this type may have to be kept in another."""
     return bool(pa.types.is_dictionary(kind)) or storage_type(kind) != kind
 
 
 def _stays(schema: pa.Schema) -> bool:
-    """Whether columns of these types are kept as they are."""
+    """Return whether columns of these types are kept as they are."""
     try:
         return _known_to_stay(schema)
     except TypeError:  # extension types that are written in Python have no hash
@@ -129,7 +129,7 @@ class TimeType:
 
     @classmethod
     def of(cls, query: TopK, kind: pa.DataType) -> TimeType:
-        """The type of the query's time column, or an error that says what to write."""
+        """Return the type of the query's time column, or an error that says what to write."""
         name = query.time
         if pa.types.is_timestamp(kind):
             per, parts = TICKS[kind.unit]
@@ -158,7 +158,7 @@ class TimeType:
         return cls(kind, per, parts, name or "")
 
     def micros(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
-        """The column as microseconds, and where it is NULL (None: nowhere)."""
+        """Return the column as microseconds, and where it is NULL (None: nowhere)."""
         missing = column.is_null().to_numpy() if column.null_count else None
         column = column.cast(pa.int32()) if pa.types.is_date32(self.type) else column
         try:
@@ -198,7 +198,7 @@ class TimeType:
         return SourceError(msg)
 
     def watermark(self, ticks: int) -> int:
-        """A watermark in the column's own ticks as microseconds."""
+        """Return a watermark in the column's own ticks as microseconds."""
         return check_watermark(ticks * self.per // self.parts, ticks)
 
     def column(self, micros: np.ndarray) -> pa.Array:

@@ -1,4 +1,4 @@
-"""What a row is worth: the score expression evaluated on columns by Arrow's compute engine.
+"""Scores of rows: the score expression, evaluated on columns by Arrow's compute engine.
 
 Every operand is cast to double. An arithmetic operation or function whose result is not finite (overflow, division by
 zero, the logarithm of zero, infinity plus one) gives NULL, which is NaN in the column that comes out.
@@ -47,7 +47,7 @@ _NUMERAL = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 def scores(by: Expression | Distance | Weighted | Score, rows: pa.Table) -> np.ndarray:
-    """The score of each row as float64, NaN where it has none.
+    """Return the score of each row as float64, NaN where it has none.
 
     Examples
     --------
@@ -56,9 +56,9 @@ def scores(by: Expression | Distance | Weighted | Score, rows: pa.Table) -> np.n
     array([ 2., nan, nan])
     """
     if isinstance(by, (Distance, Weighted)):
-        return _measured(by, points(by.columns, rows))
+        return _distances(by, points(by.columns, rows))
     if not isinstance(by, Expression):
-        return _called(by, rows)
+        return _call(by, rows)
     if by.tree[0] == "column":
         own = rows.column(by.tree[1])
         if own.type == _FLOAT:  # its own score, NaN and infinities as they are: no look is needed
@@ -70,7 +70,7 @@ def scores(by: Expression | Distance | Weighted | Score, rows: pa.Table) -> np.n
 
 
 def check_types(query: TopK, schema: pa.Schema) -> None:
-    """Raise unless the score can be computed of columns of these types. A join's is known once its table is.
+    """Raise unless the score can be computed from columns of these types. That of a join is known once its table is.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def check_types(query: TopK, schema: pa.Schema) -> None:
     >>> check_types(sb.TopK(k=1, by="note", window=sb.Counting(9)), pa.schema({"note": pa.string()}))
     Traceback (most recent call last):
         ...
-    skyband.errors.SchemaError: by uses column 'note', which is string and no number: cast it, or compare it
+    skyband.errors.SchemaError: column 'note' in by must be a number, got string: cast it, or compare it
     """
     by = query.by
     if query.join is not None or not isinstance(by, (Expression, Distance, Weighted)):
@@ -91,13 +91,13 @@ def check_types(query: TopK, schema: pa.Schema) -> None:
 
 
 def ranks_by(query: TopK, rows: pa.Table) -> np.ndarray:
-    """What an engine ranks the rows by, larger first."""
+    """Return what an engine ranks the rows by, larger first."""
     score = scores(query.by, rows)
     return -score if query.ascending else score
 
 
 def points(columns: tuple[str, ...], rows: pa.Table) -> np.ndarray:
-    """The rows as points, one coordinate a column; NaN where there is none.
+    """Return the rows as points, a coordinate for each column; NaN where there is none.
 
     Examples
     --------
@@ -110,8 +110,8 @@ def points(columns: tuple[str, ...], rows: pa.Table) -> np.ndarray:
     return found
 
 
-def _measured(by: Distance | Weighted, at: np.ndarray) -> np.ndarray:
-    """Distances, or weighted sums, column by column: the kernels for many queries add in the same order."""
+def _distances(by: Distance | Weighted, at: np.ndarray) -> np.ndarray:
+    """Return distances, or weighted sums, added column by column: the kernels for many queries add in this order."""
     weights = by.weights or (1.0,) * at.shape[1]
     put = np.maximum if by.kind == "chebyshev" else np.add
     with np.errstate(over="ignore", invalid="ignore"):
@@ -128,7 +128,7 @@ def _measured(by: Distance | Weighted, at: np.ndarray) -> np.ndarray:
 
 
 def _numpy(value: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """A column of doubles as NumPy, NULL as NaN; without a copy where there is none."""
+    """Return a column of doubles as a NumPy array, NULL as NaN; without a copy if no value is NULL."""
     if isinstance(value, pa.ChunkedArray):
         value = value.chunk(0) if value.num_chunks == 1 else value.combine_chunks()
     if isinstance(value, pa.ChunkedArray):
@@ -152,15 +152,15 @@ class _Columns(Mapping[str, np.ndarray]):
         return self._rows.num_columns
 
 
-def _called(by: Score, rows: pa.Table) -> np.ndarray:
+def _call(by: Score, rows: pa.Table) -> np.ndarray:
     found = by(_Columns(rows))
     try:
         column = np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        msg = f"by={_name(by)} gave {type(found).__name__}, no column of numbers: return a float64 array"
+        msg = f"by={_name(by)} must return a float64 array, got {type(found).__name__}"
         raise SchemaError(msg) from error
     if column.shape != (rows.num_rows,):
-        msg = f"by={_name(by)} gave shape {column.shape} for {rows.num_rows} rows: return one number for each row"
+        msg = f"by={_name(by)} must return a number for each of {rows.num_rows} rows, got shape {column.shape}"
         raise SchemaError(msg)
     return column
 
@@ -170,12 +170,12 @@ def _name(by: Score) -> str:
 
 
 def _value(tree: Tree, rows: pa.Table) -> Any:
-    """The value of a tree: an Arrow column, or a scalar for what holds no column."""
+    """Return the value of a tree: an Arrow column, or a scalar if it has no column."""
     operation, *parts = tree
     if operation == "column":
         return _double(rows.column(parts[0]), parts[0])
     if operation == "raw":
-        return _raw(rows.column(parts[0]))
+        return plain(rows.column(parts[0]))
     if operation == "number":
         return pa.scalar(parts[0], _FLOAT)
     if operation in ("text", "yes"):
@@ -190,26 +190,26 @@ def _value(tree: Tree, rows: pa.Table) -> Any:
         value = _cast(_value(parts[0], rows), tree)
         return pc.trunc(value) if operation == "whole" else value
     if operation in ("sum", "product", "round"):
-        return _chained(parts, rows) if operation != "round" else _rounded(_value(parts[0], rows), parts[1])
+        return _chain(parts, rows) if operation != "round" else _round(_value(parts[0], rows), parts[1])
     values = [_value(part, rows) for part in parts]
     if operation in _COMPARE or operation == "in":
         _check_texts(parts, values)
-        return _COMPARE[operation](*values) if operation != "in" else _among(*values)
+        return _COMPARE[operation](*values) if operation != "in" else _is_in(*values)
     if operation in _SIMPLE:
-        return _checked(_SIMPLE[operation](*values))
+        return _finite_or_null(_SIMPLE[operation](*values))
     return _OTHERS[operation](*values)
 
 
-def _chained(parts: list[Any], rows: pa.Table) -> Any:
-    """Compute a + b - c, or a * b / c, from left to right. What is not finite stays so: one test is enough."""
+def _chain(parts: list[Any], rows: pa.Table) -> Any:
+    """Return a + b - c, or a * b / c, from left to right. A value that is not finite stays so: one test is enough."""
     result = _value(parts[0], rows)
     for sign, part in zip(parts[1::2], parts[2::2], strict=True):
         result = _STEPS[sign](result, _value(part, rows))
-    return _checked(result)
+    return _finite_or_null(result)
 
 
-def _rounded(value: Any, digits: int) -> Any:
-    """Round half away from zero: the integer nearest to x * 10^digits, divided by 10^digits."""
+def _round(value: Any, digits: int) -> Any:
+    """Return values rounded half away from zero: the integer nearest to x * 10^digits, divided by 10^digits."""
     x = np.array([_plain(value)]) if isinstance(value, pa.Scalar) else _numpy(value)
     scale = float(f"1e{abs(digits)}")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -220,23 +220,23 @@ def _rounded(value: Any, digits: int) -> Any:
         large = np.abs(x) >= (_WHOLE / scale if digits >= 0 else np.inf)
     if large.any():
         result[large] = x[large]
-    found = _checked(pa.array(result, _FLOAT, from_pandas=True))
+    found = _finite_or_null(pa.array(result, _FLOAT, from_pandas=True))
     return found[0] if isinstance(value, pa.Scalar) else found
 
 
-def _checked(result: Any) -> Any:
-    """`result` with NULL where it is not finite."""
+def _finite_or_null(result: Any) -> Any:
+    """Return `result` with NULL where it is not finite."""
     if isinstance(result, pa.Scalar):
         return result if np.isfinite(_plain(result)) else _NULL
     return result if _all_finite(result) else pc.if_else(pc.is_finite(result), result, _NULL)
 
 
-def _without_nan(column: Any) -> Any:
+def _nan_to_null(column: Any) -> Any:
     return column if _all_finite(column) else pc.if_else(pc.is_nan(column), _NULL, column)
 
 
 def _all_finite(column: Any) -> bool:
-    """Whether no value is NaN or infinite; a sum tells, since both survive it."""
+    """Return whether no value is NaN or infinite: if one is, so is the sum."""
     with np.errstate(over="ignore", invalid="ignore"):
         if not column.null_count and np.isfinite(sum(chunk.to_numpy().sum() for chunk in _chunks(column))):
             return True
@@ -248,37 +248,37 @@ def _chunks(column: Any) -> list[pa.Array]:
 
 
 def _double(column: pa.ChunkedArray, name: str) -> Any:
-    """A column as doubles; NaN is NULL."""
-    column = _raw(column)
+    """Return a column as doubles; NaN is NULL."""
+    column = plain(column)
     kind = column.type
     if pa.types.is_float64(kind):
-        return _without_nan(column)
+        return _nan_to_null(column)
     if pa.types.is_decimal(kind):
-        return _of_decimals(column)
+        return _decimals_to_double(column)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         value = column.cast(_FLOAT, safe=False)
-        return _without_nan(value) if pa.types.is_floating(kind) else value
+        return _nan_to_null(value) if pa.types.is_floating(kind) else value
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8()).cast(_FLOAT)
     if pa.types.is_null(kind):
         return column.cast(_FLOAT)
     hint = "use a part of it, such as hour(...)" if pa.types.is_temporal(kind) else "cast it, or compare it"
-    msg = f"by uses column {name!r}, which is {kind} and no number: {hint}"
+    msg = f"column {name!r} in by must be a number, got {kind}: {hint}"
     raise SchemaError(msg)
 
 
-def _of_decimals(column: Any) -> Any:
-    """Doubles nearest to decimals; Arrow's own cast is off by one digit in many cases."""
+def _decimals_to_double(column: Any) -> Any:
+    """Return the doubles nearest to decimals; Arrow's own cast is off by one digit in many cases."""
     kind = column.type
     if pa.types.is_decimal128(kind) and 0 <= kind.scale <= _EXACT_TEN:
-        found = [_of_small_decimals(chunk, kind.scale) for chunk in _chunks(column)]
+        found = [_small_decimals_to_double(chunk, kind.scale) for chunk in _chunks(column)]
         if all(part is not None for part in found):
             return pa.chunked_array(found, _FLOAT)
     return column.cast(pa.string()).cast(_FLOAT)
 
 
-def _of_small_decimals(chunk: pa.Array, scale: int) -> pa.Array | None:
-    """One division, which is exact but for its own rounding if both sides are doubles; None if one is not."""
+def _small_decimals_to_double(chunk: pa.Array, scale: int) -> pa.Array | None:
+    """Return decimals as doubles by one division, which rounds once; None if a side of it is not a double."""
     low, high = np.frombuffer(chunk.buffers()[1], np.int64, 2 * len(chunk), 16 * chunk.offset).reshape(-1, 2).T
     missing = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
     if missing is not None:
@@ -289,38 +289,33 @@ def _of_small_decimals(chunk: pa.Array, scale: int) -> pa.Array | None:
 
 
 def _flag(column: pa.ChunkedArray, name: str) -> Any:
-    """A column of true and false."""
-    column = _raw(column)
+    """Return a column of true and false."""
+    column = plain(column)
     if pa.types.is_null(column.type):
         return column.cast(pa.bool_())
     if not pa.types.is_boolean(column.type):
-        msg = f"by takes column {name!r} for true or false, but it is {column.type}: compare it with something"
+        msg = f"column {name!r} must be boolean to be a condition in by, got {column.type}: compare it with a value"
         raise SchemaError(msg)
     return column
 
 
 def _check_texts(parts: list[Any], values: list[Any]) -> None:
-    """Only a column of text can be compared with a text."""
+    """Raise unless each column that is compared with a text is one of text."""
     for part, value in zip(parts, values, strict=True):
         kind = value.type
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
         if part[0] == "raw" and not text:
-            msg = f"by compares column {part[1]!r} with a text, but it is {kind}: compare it with a number"
+            msg = f"column {part[1]!r} must be text to be compared with one in by, got {kind}: compare it with a number"
             raise SchemaError(msg)
 
 
-def _raw(column: pa.ChunkedArray) -> Any:
-    """A column's values as they are."""
-    return plain(column)
-
-
 def _cast(value: Any, tree: Tree) -> Any:
-    """Any column as doubles; a text that is no number is NULL."""
+    """Return a column of any type as doubles; a text that is not a number is NULL."""
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         good = pc.match_substring_regex(value, _NUMERAL)
         text = pc.if_else(good, pc.ascii_trim_whitespace(value), pa.scalar(None, kind))  # need not be UTF-8
-        return _checked(pc.cast(text, _FLOAT))
+        return _finite_or_null(pc.cast(text, _FLOAT))
     if isinstance(value, (pa.ChunkedArray, pa.Array)):
         return _double(value, tree[1][1] if tree[1][0] == "raw" else str(tree[1]))
     return value.cast(_FLOAT)
@@ -329,7 +324,7 @@ def _cast(value: Any, tree: Tree) -> Any:
 def _part(part: str, raw: Tree, rows: pa.Table) -> Any:
     column = _value(raw, rows)
     if not pa.types.is_timestamp(column.type) and not pa.types.is_date(column.type):
-        msg = f"by takes {part}({raw[1]}), but {raw[1]!r} is {column.type} and no time: cast it in the source"
+        msg = f"column {raw[1]!r} in {part}(...) must be a time, got {column.type}: cast it in the source"
         raise SchemaError(msg)
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))
@@ -340,12 +335,12 @@ def _part(part: str, raw: Tree, rows: pa.Table) -> Any:
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """The quotient; NULL where b is zero, whatever a is."""
+    """Return a / b; NULL where b is zero, whatever a is."""
     return pc.divide(a, pc.if_else(pc.equal(b, 0.0), _NULL, b))
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    """What is left of a after whole multiples of b, with the sign of a, as in SQL; Arrow has no such function."""
+    """Return the remainder of a / b with the sign of a, as in SQL; Arrow has no such function."""
     left, right = (_plain(v) if isinstance(v, pa.Scalar) else _numpy(v) for v in (a, b))
     with np.errstate(invalid="ignore"):
         exact = np.fmod(left, right)
@@ -360,7 +355,7 @@ def _plain(value: pa.Scalar) -> float:
 
 
 def _case(*parts: Any) -> Any:
-    """The first value whose condition holds."""
+    """Return the first value whose condition holds."""
     result = parts[-1]
     for i in range(len(parts) - 3, -1, -2):
         if isinstance(parts[i], pa.Scalar):
@@ -370,8 +365,8 @@ def _case(*parts: Any) -> Any:
     return result
 
 
-def _among(value: Any, *choices: Any) -> Any:
-    """Whether `value` is one of the choices; unknown if it is not, and it or a choice is NULL."""
+def _is_in(value: Any, *choices: Any) -> Any:
+    """Return whether `value` is one of the choices; NULL if it is not, and it or a choice is NULL."""
     constant = all(isinstance(choice, pa.Scalar) for choice in choices)
     if isinstance(value, pa.Scalar) or not constant or len(choices) <= _FEW:
         return reduce(pc.or_kleene, (pc.equal(value, choice) for choice in choices))

@@ -56,7 +56,7 @@ def table_of(saved: Mapping[str, Any], name: str) -> pa.Table:
 
 
 def dump(saved: Snapshot, header: Mapping[str, Any]) -> bytes:
-    """Named columns and their header as bytes.
+    """Return named columns and their header as bytes.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[d
 
 
 def header_of(start: bytes) -> dict[str, Any]:
-    """The header of a state of which only the first bytes are given."""
+    """Return the header of a state of which only the first bytes are given."""
     try:
         with pa.ipc.open_stream(start) as reader:
             header: dict[str, Any] = json.loads(reader.schema.metadata[_KEY])
@@ -125,7 +125,7 @@ def header_of(start: bytes) -> dict[str, Any]:
 
 
 def write(table: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
+    """Return a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -133,7 +133,7 @@ def write(table: pa.Table) -> bytes:
 
 
 def unwrite(blob: bytes) -> pa.Table:
-    """The table in an Arrow stream, checked in full."""
+    """Return the table in an Arrow stream, checked in full."""
     with pa.ipc.open_stream(blob) as reader:
         table = reader.read_all()
     table.validate(full=True)
@@ -144,7 +144,7 @@ def unwrite(blob: bytes) -> pa.Table:
 
 
 def _unwrite_untrusted(blob: bytes) -> pa.Table:
-    """The table in an Arrow stream, refused before it would take much more memory than `blob`.
+    """Return the table in an Arrow stream, refused before it would take much more memory than `blob`.
 
     Arrow allocates what compressed buffers declare, and gives arrays any length whose type needs no buffer.
     """
@@ -168,7 +168,7 @@ def _compressed(metadata: bytes) -> bool:
     """Whether a message of an Arrow stream is a batch with compressed buffers (Message.fbs of the Arrow format)."""
 
     def field(table: int, number: int) -> int:
-        """Where a field of a flatbuffer table is; 0 if it is not there."""
+        """Return where a field of a flatbuffer table is; 0 if it is not there."""
         vtable = table - struct.unpack_from("<i", metadata, table)[0]
         place = 4 + 2 * number
         if place >= struct.unpack_from("<H", metadata, vtable)[0]:

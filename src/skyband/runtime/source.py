@@ -52,7 +52,7 @@ class Source:
 
 
 def open_source(source: object, batch: int = BATCH) -> Source:
-    """The rows of whatever a user has: a path, a table, a frame, a dict of lists, an iterator of batches."""
+    """Return the rows of whatever a user has: a path, a table, a frame, a dict of lists, an iterator of batches."""
     if isinstance(source, (str, Path)):
         return _open_path(Path(source), batch)
     if isinstance(source, Iterator) or (isinstance(source, (list, tuple)) and not _is_table(source)):
@@ -77,7 +77,7 @@ def _is_table(source: object) -> bool:
 
 
 def as_table(source: Any) -> pa.Table:
-    """One batch as an Arrow table.
+    """Return one batch as an Arrow table.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def _as_table(source: Any) -> pa.Table:
 
 
 def _batch(item: Any) -> tuple[pa.Table, Any]:
-    """An item of an iterator: a batch, or a batch and the watermark that holds after it."""
+    """Return an item of an iterator: a batch, or a batch and the watermark that holds after it."""
     if isinstance(item, tuple) and len(item) == 2:
         return as_table(item[0]), item[1]
     return as_table(item), None
@@ -188,7 +188,7 @@ def _unreadable(path: Path, error: Exception) -> SourceError:
 
 
 def _ending(path: Path) -> str:
-    """The suffix that tells the format, whatever the compression."""
+    """Return the suffix that tells the format, whatever the compression."""
     return (path.with_suffix("") if path.suffix in (".gz", ".bz2", ".zst") else path).suffix.lower()
 
 
@@ -230,7 +230,7 @@ def _sized(tables: Iterator[pa.Table], batch: int) -> Iterator[pa.Table]:
 
 
 def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same tables, the next one being read while the one at hand is worked on."""
+    """Yield the same tables, the next one being read while the one at hand is worked on."""
     with ThreadPoolExecutor(1, "skyband-reader") as reader:
         coming = reader.submit(next, tables, None)
         while (table := coming.result()) is not None:
@@ -243,7 +243,7 @@ MEMORY = 1 << 30
 
 
 def rising(source: Source, name: str, kind: TimeType) -> bool:
-    """Whether the times of a finite source never go back. Reads one column."""
+    """Return whether the times of a finite source never go back. Reads one column."""
     from skyband.kernels.columns import is_sorted
 
     assert source.column is not None
@@ -258,7 +258,7 @@ def rising(source: Source, name: str, kind: TimeType) -> bool:
 
 
 def in_time_order(source: Source, name: str, kind: TimeType, memory: int = MEMORY) -> Source:
-    """The same rows by time; rows of one moment as they came.
+    """Yield the same rows by time; rows of one moment as they came.
 
     What does not fit into memory is dealt into files by time, each small enough to sort.
     """

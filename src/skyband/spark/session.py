@@ -32,7 +32,7 @@ SETTINGS = {
 def session(
     name: str = "skyband", master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The running session, or a new one: as many shuffle partitions as cores, RocksDB, workers that start warm.
+    """Return the running session, or a new one: as many shuffle partitions as cores, RocksDB, workers that start warm.
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ def configure_session(spark: SparkSession) -> None:
 
 
 def column(name: str) -> Column:
-    """The column of this very name, whatever is in it."""
+    """Return the column of this very name, whatever is in it."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own way
 
     return F.col(quoted(name))
 
 
 def quoted(name: str) -> str:
-    """A name as Spark reads it where it expects an expression."""
+    """Return a name as Spark reads it where it expects an expression."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -106,7 +106,7 @@ def use_our_python(spark: SparkSession) -> None:
 
 @cache
 def _has_skyband(python: str) -> bool:
-    """Whether a Python finds this package and what it needs."""
+    """Return whether a Python finds this package and what it needs."""
     if shutil.which(python) == sys.executable:
         return True
     needed = ("skyband", "numba", "numpy", "pandas", "pyarrow")

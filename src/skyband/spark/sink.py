@@ -265,7 +265,7 @@ class Batch(NamedTuple):
     restart: bool
 
     def restarts_after(self, last: Row) -> bool:
-        """Whether it belongs to another checkpoint than the last batch that was written."""
+        """Return whether it belongs to another checkpoint than the last batch that was written."""
         if self.checkpoint is not None and last["checkpoint_id"] is not None:
             return bool(self.checkpoint != last["checkpoint_id"])
         return self.restart or self.number == 0 < last["batch"]

@@ -21,7 +21,7 @@ CHUNK = 4 << 20
 
 
 def fingerprint(query: TopK, buckets: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a state belongs to: everything that, changed, would make its answers wrong.
+    """Return what a state belongs to: everything that, changed, would make its answers wrong.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Partition:
         self.number: int | None = None  # known once rows have come
 
     def as_task(self, bucket: int) -> bool:
-        """Whether the task has the number that the partition of a bucket has."""
+        """Return whether the task has the number that the partition of a bucket has."""
         return self.partitions is None or (self.task - bucket) % self.partitions == 0
 
     def take_rows(self, bucket: int) -> None:
@@ -160,5 +160,5 @@ def with_new_columns(saved: Snapshot, was: pa.Schema, now: pa.Schema, *, stored:
 
 
 def chunks(blob: bytes) -> list[bytes]:
-    """The bytes in pieces that a state store takes well."""
+    """Return the bytes in pieces that a state store takes well."""
     return [blob[at : at + CHUNK] for at in range(0, len(blob), CHUNK)]

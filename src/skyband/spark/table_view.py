@@ -42,7 +42,7 @@ def view(  # noqa: PLR0913 - all that can be said of a view
     timeout: str = "30 seconds",
     metric: str = "skyband",
 ) -> Callable[[DataFrame], DataFrame]:
-    """The k best rows of a database table, from a stream of its changes: for `df.transform(...)`.
+    """Return the k best rows of a database table, from a stream of its changes: for `df.transform(...)`.
 
     Each row of the stream is a row of the table as it is now, or says that it is gone. What comes out are the changes
     of the k best. The table is asked only when rows have left and too few are known: once at the start, then seldom.
