@@ -1,8 +1,8 @@
-"""THE SAME STAGES on Structured Streaming: prune before the shuffle, one stateful operator, answers out.
+"""Operators on Structured Streaming: rows are combined before the shuffle, and one stateful step serves all operators.
 
-`top_k(query)` is a function from DataFrame to DataFrame, for `df.transform(...)`, and so is `view(table, k, by)` for
-the changes of a table; `controlled(rows, control)` lets queries come and go; `register(spark)` brings sources of our
-own, `upsert_sink(query, url)` a sink.
+`top_k(query)` returns a function from DataFrame to DataFrame, for `df.transform(...)`, and so does `view(table, k, by)`
+for the changes of a table. `with_commands(rows, commands)` lets queries be added and removed, `register(spark)` adds
+sources, and `upsert_sink(query, url)` is a sink.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Each when it is asked for: Spark's own processes import this package and need little of it."""
+    """Import a name when it is first used: Spark's own processes import this package and need little of it."""
     if name not in _MODULES:
         msg = f"module 'skyband.spark' has no attribute {name!r}"
         raise AttributeError(msg)
