@@ -29,9 +29,9 @@ _MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "s
 _CALLS = {"os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "np.load", "pd.read_pickle"}
 _STARTS = {"subprocess", "multiprocessing", "pty"}
 ALLOWED = {
-    ("spark/joined.py", "pickle"): "asks whether a table can travel to Spark's workers; nothing is read back",
+    ("operators/lookup_join/planning.py", "pickle"): "checks that a table can travel to Spark's workers; never loads",
     ("spark/session.py", "subprocess"): "asks the Python of Spark's workers whether it has skyband; no shell",
-    ("cli/_doctor.py", "subprocess"): "asks the Java that it has found for its version; a list of words, no shell",
+    ("cli/doctor.py", "subprocess"): "asks the Java that it has found for its version; a list of words, no shell",
 }
 
 
