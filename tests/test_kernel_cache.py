@@ -18,8 +18,8 @@ import skyband.kernels
 assert skyband.kernels.__file__.startswith(sys.argv[1]), skyband.kernels.__file__
 for module in pkgutil.walk_packages(skyband.kernels.__path__, "skyband.kernels."):
     importlib.import_module(module.name)
-from skyband.kernels.columns import is_sorted
-print(is_sorted(np.array([1, 2, 3])), sum(is_sorted.dispatcher.stats.cache_hits.values()))
+from skyband.kernels.columns import first_seen
+print(first_seen(np.array([0, 1, 1]), 2)[1] == 1, sum(first_seen.dispatcher.stats.cache_hits.values()))
 """
 
 

@@ -1,4 +1,4 @@
-"""Columns of rows: copies with more room, their order, their groups."""
+"""Columns of rows: copies with more room, their groups."""
 
 from typing import NamedTuple
 
@@ -47,37 +47,7 @@ def copy_rows(rows, low, size, to, at):
         to_id[at + i] = id[low + i]
 
 
-# ------------------------------------------------------------ order and groups
-
-
-@kernel
-def is_sorted_by_time_and_id(time, id):
-    """Return whether rows are sorted by time, and at equal times by id."""
-    for i in range(1, len(time)):
-        if time[i] < time[i - 1] or (time[i] == time[i - 1] and id[i] < id[i - 1]):
-            return False
-    return True
-
-
-@kernel
-def is_sorted(time):
-    """Return whether times never go back. Blocks are compared without a branch."""
-    for low in range(0, len(time) - 1, 256):
-        back = 0
-        for i in range(low, min(low + 256, len(time) - 1)):
-            back += time[i + 1] < time[i]
-        if back:
-            return False
-    return True
-
-
-@kernel
-def bounds(time):
-    """Return the smallest and the largest of at least one time."""
-    low, high = time[0], time[0]
-    for t in time:
-        low, high = min(low, t), max(high, t)
-    return low, high
+# ------------------------------------------------------------ groups
 
 
 @kernel

@@ -44,10 +44,10 @@ class PreparedBatch(NamedTuple):
 
     def is_sorted(self) -> bool:
         """Return whether the rows are in the order of time and tie."""
-        from skyband.kernels.columns import is_sorted, is_sorted_by_time_and_id
-
-        tie = self.tie_order()
-        return bool(is_sorted(self.time)) if tie is None else bool(is_sorted_by_time_and_id(self.time, tie))
+        time, tie = self.time, self.tie_order()
+        if not is_ascending(time):
+            return False
+        return tie is None or bool(((time[1:] > time[:-1]) | (tie[1:] >= tie[:-1])).all())
 
     def sorted(self) -> PreparedBatch:
         """Return the rows in the order of time and tie; rows that agree in both keep their order."""
@@ -55,6 +55,11 @@ class PreparedBatch(NamedTuple):
             return self
         tie = self.tie_order()
         return self.take(np.lexsort((self.time,) if tie is None else (tie, self.time)))
+
+
+def is_ascending(values: np.ndarray) -> bool:
+    """Return whether values never fall."""
+    return bool((values[1:] >= values[:-1]).all())
 
 
 def concat_batches(batches: Sequence[PreparedBatch]) -> PreparedBatch:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from skyband.engines.validation import require
 from skyband.runtime.arrow import concat_rows, take_rows
+from skyband.runtime.batch import is_ascending
 
 _MAX_ROWS = 1 << 60  # of a stream
 _SPREAD = 100  # from so many places a slot on, sorting is cheaper than marking
@@ -301,9 +302,7 @@ class RowSequence:
 
     def add(self, row_id: np.ndarray) -> np.ndarray:
         """Number rows, given in order."""
-        from skyband.kernels.columns import is_sorted
-
-        if not self._mapped and (not len(row_id) or (row_id[0] >= self.next and is_sorted(row_id))):
+        if not self._mapped and (not len(row_id) or (row_id[0] >= self.next and is_ascending(row_id))):
             self.next = int(row_id[-1]) + 1 if len(row_id) else self.next
             return row_id
         self._mapped = True

@@ -91,9 +91,9 @@ class OperatorRunner:
 
     def admit(self, time: np.ndarray, closed_until: int) -> np.ndarray | None:
         """Return the places of rows that are not late (None: all), and count the others."""
-        late = time < closed_until
-        if not late.any():
+        if not len(time) or int(time.min()) >= closed_until:
             return None
+        late = time < closed_until
         self.counters["late_rows"] += int(late.sum())
         return np.flatnonzero(~late)
 
@@ -250,7 +250,8 @@ class OperatorRunner:
         live = np.concatenate([candidates, listed]) if len(listed) else candidates
         row_ids = self.sequence.row_ids(live)
         self.sequence.keep(live)
-        return np.concatenate([row_ids, self.buffer.row_ids()]) if len(self.buffer) else row_ids
+        due = [part.row_id for part in self._due] if self.spec.ordered else []  # rows of the steps to come
+        return np.concatenate([row_ids, self.buffer.row_ids(), *due]) if len(self.buffer) or due else row_ids
 
     def forget_groups(self, *, due: bool = False) -> None:
         """Forget groups that keep no rows, owe no deletion, and appear anew with their next row.

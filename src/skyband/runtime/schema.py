@@ -181,14 +181,12 @@ class TimeType:
 
     def _check_range(self, ticks: np.ndarray) -> None:
         """Refuse times whose windows would not fit into 64 bits of microseconds."""
-        from skyband.kernels.columns import bounds
-
         if not len(ticks):
             return
-        low, high = bounds(ticks)
+        low, high = int(ticks.min()), int(ticks.max())
         most = TIME_LIMIT // self.per
         if high > most or low < -most:
-            raise self._too_far(max(int(low), int(high), key=abs))
+            raise self._too_far(max(low, high, key=abs))
 
     def _too_far(self, ticks: int) -> SourceError:
         msg = (

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from skyband.errors import SourceError, not_utf8
 from skyband.runtime.arrow import combine_chunks, concat_rows, decode, take_rows
+from skyband.runtime.batch import is_ascending
 from skyband.runtime.schema import conform
 
 if TYPE_CHECKING:
@@ -244,14 +245,12 @@ MEMORY = 1 << 30
 
 def rising(source: Source, name: str, kind: TimeType) -> bool:
     """Return whether the times of a finite source never go back. Reads one column."""
-    from skyband.kernels.columns import is_sorted
-
     assert source.column is not None
     last = -(1 << 62)
     for column in source.column(name):
         time, missing = kind.micros(column)
         time = time if missing is None else time[~missing]
-        if len(time) and (time[0] < last or not is_sorted(time)):
+        if len(time) and (time[0] < last or not is_ascending(time)):
             return False
         last = int(time[-1]) if len(time) else last
     return True

@@ -69,10 +69,12 @@ class WatermarkTracker:
             return taken
         if sorted_input and int(time.min()) < self.newest:
             return None
+        newest = int(time.max())
         if self.ahead is not None:
             taken = time <= self._reachable(time)
             self.ahead_rows += int(len(time) - taken.sum())
-        self.newest = max(self.newest, int(time.max(where=taken, initial=MIN_TIME)))
+            newest = int(time.max(where=taken, initial=MIN_TIME))
+        self.newest = max(self.newest, newest)
         self.watermark = max(self.watermark, self.newest - self.allowed_lateness if watermark is None else watermark)
         return taken
 
