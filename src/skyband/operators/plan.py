@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from skyband.engines.family import QueryFamily
 from skyband.engines.plan import choose
 from skyband.errors import QueryError
-from skyband.operators.leaderboard import LeaderboardSpec
-from skyband.operators.lookup_join.operator import LookupJoinSpec
 from skyband.operators.ranking import RankingSpec
 from skyband.operators.running import RunningWorkload
 from skyband.query import TopK
@@ -44,8 +42,12 @@ def plan(
     """
     chosen = choose(query, engine).engine
     if query.of:
+        from skyband.operators.leaderboard import LeaderboardSpec
+
         return LeaderboardSpec(query)
     if query.join is not None:
+        from skyband.operators.lookup_join.operator import LookupJoinSpec
+
         return LookupJoinSpec((query,), since=between[0], until=between[1])
     return RankingSpec(QueryFamily.of(query), chosen, options=options)
 
@@ -59,7 +61,7 @@ def plan_operators(
     """
     if isinstance(query, TopK):
         if query.join is not None:
-            return [query], [LookupJoinSpec.distributed([query], query.per, many=False)]
+            return [query], [_distributed_join([query], query.per, many=False)]
         return [query], [plan(query, engine)]
     workload = query if isinstance(query, Workload) else Workload(_checked(query))
     queries = [replace(one, name=name) for name, one in workload.items()]
@@ -68,7 +70,7 @@ def plan_operators(
         if any(one.join is None for one in queries):
             msg = "queries with and without join= cannot share a stream on Spark: run a stream for each kind"
             raise QueryError(msg)
-        return queries, [LookupJoinSpec.distributed(queries, per, many=True)]
+        return queries, [_distributed_join(queries, per, many=True)]
     found = [
         (part, f"{at} of {len(parts)}" if len(parts) > 1 else "")
         for parts in (split(family, tasks) for family in workload.families(chosen))
@@ -88,6 +90,12 @@ def plan_operators(
         )
         for at, (family, part) in enumerate(found)
     ]
+
+
+def _distributed_join(queries: Sequence[TopK], per: tuple[str, ...], *, many: bool) -> OperatorSpec:
+    from skyband.operators.lookup_join.operator import LookupJoinSpec
+
+    return LookupJoinSpec.distributed(queries, per, many=many)
 
 
 def _checked(queries: object) -> Sequence[TopK]:
@@ -123,6 +131,8 @@ def open_workload(
 
 def _with_joins(workload: Workload, per: tuple[str, ...], engine: str, options: Options | None) -> list[OperatorSpec]:
     """Return an operator for each table that is joined, and those of the queries that join none."""
+    from skyband.operators.lookup_join.operator import LookupJoinSpec
+
     joined: dict[tuple[object, ...], dict[int, TopK]] = {}
     for number, (name, query) in enumerate(workload.items()):
         if query.join is not None:
