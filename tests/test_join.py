@@ -491,6 +491,17 @@ def test_groups_have_lists_of_their_own(rows, changes, window):
         assert lists(said, "score", "user", "t") == lists(alone, "score", "user", "t")
 
 
+def test_rows_of_a_group_are_kept_until_their_pane_closes():
+    users = Memory({"user": [1, 2], "y": [3, 12]}, key="user")
+    join = sb.Join(users, on="user", columns=["y"])
+    grouped = sb.TopK(k=5, by="x + y", window=sb.Sliding("6 s", "5 s"), time="t", unit="s", per="city", join=join)
+    rows = {"t": [2, 5], "user": [1, 2], "x": [0, 0], "city": ["a", "a"]}
+    batches = [{name: column[at : at + 1] for name, column in rows.items()} for at in (0, 1)]
+    for source in (rows, [rows], batches):
+        found = sb.run(grouped, source)
+        assert lists(found, "user") == [(0, [(2,), (1,)]), (5, [(2,)])]
+
+
 @given(rows_of, changes_of)
 @settings(max_examples=25)
 def test_queries_of_a_workload_answer_as_each_alone(rows, changes):

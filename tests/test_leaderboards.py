@@ -444,3 +444,13 @@ def test_keys_of_several_columns_tie_in_one_order_however_rows_come():
     first = sb.run(query, rows).select(["a", "b"]).to_pylist()
     assert len(first) == 5
     assert sb.run(query, rows.take([4, 2, 0, 3, 1])).select(["a", "b"]).to_pylist() == first
+
+
+@pytest.mark.parametrize("window", [None, sb.Tumbling("10 s")], ids=str)
+def test_groups_of_several_columns_come_in_the_order_in_which_they_appeared(window):
+    rows = {"t": [0, 1, 2, 3], "a": [1, 2, 2, 1], "b": ["x", "y", "x", "y"], "p": [5, 5, 5, 5]}
+    timed = {} if window is None else {"window": window, "time": "t", "unit": "s"}
+    query = sb.TopK(k=1, of="p", by="count(*)", per=["a", "b"], **timed)
+    for source in (rows, [rows]):
+        found = sb.run(query, source)
+        assert [(row["a"], row["b"]) for row in found.to_pylist()] == [(1, "x"), (2, "y"), (2, "x"), (1, "y")]

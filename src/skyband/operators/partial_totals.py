@@ -129,7 +129,7 @@ class PartialTotals(NamedTuple):
 def partial_totals(
     names: Sequence[str], measure: Measure, rows: pa.Table, pane: np.ndarray
 ) -> tuple[PartialTotals, np.ndarray]:
-    """Return the partial totals of rows, given their panes, and which rows had a value to add.
+    """Return the partial totals of rows in the order of their first rows, and which rows had a value to add.
 
     Cost: one pass over the rows after their keys are numbered.
 
@@ -155,7 +155,8 @@ def partial_totals(
         code, codes = _dense(*combine_codes(code, codes, here, max(len(groups), 1)))
     first, ints, floats = fold_totals(code, ints, floats)
     without = int(len(given) - given.sum())
-    return PartialTotals(take_rows(keys, first), pane[first], arrived[first], ints, floats, without), given
+    totals = PartialTotals(take_rows(keys, first), pane[first], arrived[first], ints, floats, without)
+    return totals if (np.diff(first) > 0).all() else totals.take(np.argsort(first)), given
 
 
 def encode_totals(totals: PartialTotals) -> pa.Table:

@@ -354,7 +354,9 @@ class LookupJoin(Operator):
             arrivals = self._arrivals(place, rows.time[order], rows.id[order], key[order], group)
             codes, first = np.unique(group, return_index=True)
             for code, low, high in zip(codes.tolist(), first, [*first[1:], len(group)], strict=True):
-                each = self.lists.get((place, code)) or self._open_list(place, code)
+                each = self.lists.get((place, code))
+                if each is None:  # a list that holds no object yet is false
+                    each = self._open_list(place, code)
                 each.offer(arrivals.slice(low, high))
 
     def _arrivals(
