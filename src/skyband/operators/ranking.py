@@ -72,6 +72,8 @@ class RankingSpec(OperatorSpec):
     sole: bool = False
     part: str = ""
 
+    best_rows_only = True
+
     @property
     def query(self) -> TopK:  # type: ignore[override]
         """The query that stands for the family: the largest k and the longest window."""

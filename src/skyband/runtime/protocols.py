@@ -85,6 +85,8 @@ class OperatorSpec(ABC):
 
     An operator that scores rows itself finds all their columns in the row store, and takes those of a pane together.
     """
+    best_rows_only: bool = False
+    """Whether only the k best rows of a pane and group can be in an answer, so that the buffer may drop the others."""
     unranked: str = "without_score"
     """The counter of rows that `prepare` gives NaN as score, which are dropped."""
     numbers_groups: bool = True

@@ -122,7 +122,7 @@ class OperatorRunner:
         in_order = self.sorted_input and self.spec.scored
         self._due = self.buffer.release(newest if in_order else self.closed_until)
         self._goal = tracker.watermark
-        if slide and self.spec.scored:
+        if slide and self.spec.best_rows_only:
             self.buffer.prune(self.operator.assigner, int(self.query.k))
 
     @property
