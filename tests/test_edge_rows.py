@@ -111,3 +111,11 @@ def test_minus_zero_ties_with_zero_and_nan_is_no_score():
     rows = {"t": [0, 0, 0, 0], "x": [0.0, -0.0, math.nan, None], "n": [0, 1, 2, 3]}
     answers, counts = sb.run(sb.TopK(k=9, by="x", window=sb.Tumbling("1 s"), time="t", unit="s"), rows, stats=True)
     assert (answers["n"].to_pylist(), counts.without_score) == ([1, 0], 2)
+
+
+def test_a_score_without_columns_counts_late_rows_and_those_without_a_time():
+    query = sb.TopK(k=1, by="1", window=sb.Tumbling("4 s"), time="t", unit="s")
+    batches = [({"t": [10]}, 12), {"t": [3, 13]}, {"t": [None, 14, 17]}]
+    answers, counts = sb.run(query, batches, stats=True)
+    assert answers["t"].to_pylist() == [10, 14, 17]
+    assert (counts.late_rows, counts.without_time) == (1, 1)

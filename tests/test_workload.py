@@ -82,6 +82,17 @@ def test_rows_in_any_order_within_the_lateness_come_out_the_same(members, rows, 
     assert found.to_pylist() == whole.to_pylist()
 
 
+@pytest.mark.parametrize("beside", [[], [sb.TopK(k=1, by="-x", window=sb.Tumbling("1 s"), time="t", unit="s")]])
+def test_lists_of_one_end_come_in_the_order_of_the_queries_whichever_side_is_closed(beside):
+    windows = {"right": sb.Tumbling("4 s", closed="right"), "left": sb.Tumbling("4 s")}
+    queries = [sb.TopK(k=1, by="x", window=w, time="t", unit="s", name=name) for name, w in windows.items()]
+    rows = {"t": [2, 7], "x": [1, 1]}
+    for source in (rows, [rows]):
+        found = sb.run([*queries, *beside], source)
+        lists = zip(found["window_end"].to_pylist(), found["query"].to_pylist(), strict=True)
+        assert [each for each in lists if each[1] in windows] == [(4, "right"), (4, "left"), (8, "right"), (8, "left")]
+
+
 def test_families_split_by_score_and_groups_and_columns_are_the_union():
     queries = [
         sb.TopK(k=1, by="x", window=sb.Tumbling("4 s"), time="t", unit="s", name="all"),

@@ -68,6 +68,7 @@ class FamilyOperator(Operator):
         self._size, self._shift = np.zeros((2, family.numbers), np.int64)
         for member in members:
             self._size[member.number], self._shift[member.number] = member.clock.size, member.clock.shift
+        self.mixes_ends = len({member.clock.shift for member in members}) > 1
         self._answer_bound = AnswerBound.of((m.k, m.clock.size, m.clock.slide) for m in members)
         names, before = family.names(), self.names
         self.names = [new or old for new, old in zip(names, before, strict=False)] + names[len(before) :]

@@ -120,7 +120,8 @@ class Pipeline:
         row_id = self._store(rows)
         for runner, closed_until in zip(self.runners, closed, strict=True):
             columns = runner.spec.columns
-            needed = rows if columns is None else rows.select(columns)
+            # a table without columns forgets how many rows it has
+            needed = rows if columns is None else rows.select(columns or rows.column_names[:1])
             mine, when = places, time
             on_time = runner.admit(time, closed_until) if self.timed else None
             if on_time is not None:
@@ -218,10 +219,11 @@ class Pipeline:
         tables = [table for _, table in found]
         if len({tuple(runner.columns.extra) for runner in self.runners}) > 1:  # all columns in every table
             tables = [*(runner.writer.empty(self.names) for runner in self.runners), *tables]
-        if len(tables) < 2:
+        ordered = all(runner is found[0][0] for runner, _ in found) and not found[0][0].operator.mixes_ends
+        if ordered and len(tables) < 2:
             return tables[0]
         whole = pa.concat_tables(tables, promote_options="permissive")
-        if all(runner is found[0][0] for runner, _ in found):
+        if ordered:
             return whole
         column = found[0][0].query.column
         end = whole.column(column("window_end")).cast(pa.int64()).to_numpy()

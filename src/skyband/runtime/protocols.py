@@ -191,6 +191,8 @@ class Operator(ABC):
     assigner: Assigner
     names: Sequence[str] = ()
     """The names of the queries, by number."""
+    mixes_ends = False
+    """Whether windows that end at one displayed moment may close one after the other: some are closed on the right."""
     switches: Sequence[dict[str, Any]] = ()
     """When an engine changed its strategy, and why."""
     counters: Mapping[str, Any] = MappingProxyType({})
