@@ -93,5 +93,5 @@ def test_two_in_one_stream_have_metrics_of_their_own(spark, tmp_path):
     want = [closed(sb.run(query, pa.concat_tables(batches)), batches, 0, query) for query in (named, other)]
     assert plain(got) == plain(pa.concat_tables(want))
     assert counted(progress, "skyband three")["rows"] == counted(progress, "one")["rows"] == 200
-    with pytest.raises(sb.QueryError, match="metric must be a text"):
+    with pytest.raises(sb.QueryError, match="metric must be a non-empty string, got ''"):
         sb.spark.top_k(named, metric="")
