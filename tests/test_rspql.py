@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.lang import load
 from skyband.lang.rdf import match_rows
-from skyband.lang.rspql.grammar import HOME
 from skyband.lang.statement import Remote
-from skyband.lang.triples import Pattern, Star, Term
+from skyband.lang.triples import HOME, Pattern, Star, Term
 from skyband.tables import Memory
 
 LISTING_1 = """\

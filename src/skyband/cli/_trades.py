@@ -14,12 +14,33 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from skyband.lang import Job
+
 SYMBOLS = (  # noqa: SIM905 - forty quoted names are no better to read
     "ALDR BRCH CEDR DOGW ELMX FIRS GINK HAZL IVYY JUNI KAPK LRCH MAPL NUTM OAKS PINE QNCE ROWN SPRC TEAK "
     "UPAS VINE WLNT XYLO YEWW ZELK ASPN BEEC CYPR EBNY FERN HOLY LIND MYRT OLIV PLUM SEQA TULP WILO YUCA"
 ).split()
 FIRST_TIME = int(datetime(2024, 1, 2, 9, 30, tzinfo=UTC).timestamp()) * 1_000_000
 """Lower bound of the times, in microseconds."""
+
+PIPELINE = """\
+name: largest trades
+source:
+  kind: parquet
+  path: {folder}/trades
+  schema: "ts timestamp, symbol string, price double, volume long, trade_id long"
+watermark: {{column: ts, delay: 1 second}}
+ahead_of_clock: 1 minute
+query:
+  k: 10
+  by: price * volume
+  window: {{size: 20 seconds, slide: 1 second}}
+  time: ts
+  id: trade_id
+checkpoint: {folder}/checkpoint
+trigger: {{every: 500 milliseconds}}
+"""
+"""The demo on Spark, as `skyband run` would take it."""
 
 _SECOND = 1_000_000
 _TREND_START = 0.05  # probability that a symbol begins to trend within a minute
@@ -110,3 +131,10 @@ class TradeFiles(threading.Thread):
             if self.stopped.wait(max(0.0, began + number * _FILE_SECONDS - time.monotonic())):
                 return
             self.write(number, batch)
+
+
+def pipeline(folder: str | Path) -> Job:
+    """Return the demo as a pipeline file."""
+    from skyband.lang import load
+
+    return load(PIPELINE.format(folder=folder))

@@ -56,24 +56,6 @@ Examples:
 
 NAME = "largest trades"
 SIZE, SLIDE, LATE, AHEAD = "5 minutes", "30 seconds", "5 seconds", "10 minutes"
-PIPELINE = """\
-name: largest trades
-source:
-  kind: parquet
-  path: {folder}/trades
-  schema: "ts timestamp, symbol string, price double, volume long, trade_id long"
-watermark: {{column: ts, delay: 1 second}}
-ahead_of_clock: 1 minute
-query:
-  k: 10
-  by: price * volume
-  window: {{size: 20 seconds, slide: 1 second}}
-  time: ts
-  id: trade_id
-checkpoint: {folder}/checkpoint
-trigger: {{every: 500 milliseconds}}
-"""
-"""The demo on Spark, as `skyband run` would take it."""
 
 _JVM_SETTINGS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}  # starts fast
 _TITLE = "the 10 largest trades (price * volume) of the last {}, every {}"
@@ -159,13 +141,6 @@ class _WindowReader:
 # ---------------------------------------------------------------- on Spark
 
 
-def pipeline(folder: str | Path) -> Job:
-    """Return the demo as a pipeline file."""
-    from skyband.lang import load
-
-    return load(PIPELINE.format(folder=folder))
-
-
 def _stream_on_spark(
     stack: contextlib.ExitStack,
     console: Console,
@@ -178,7 +153,7 @@ def _stream_on_spark(
     import tempfile
 
     from skyband.cli import _pipeline
-    from skyband.cli._trades import TradeFiles
+    from skyband.cli._trades import TradeFiles, pipeline
     from skyband.cli.warm import CompileThread
 
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="skyband-demo-", ignore_cleanup_errors=True))

@@ -36,7 +36,7 @@ def warm() -> None:
     start = time.perf_counter()
     compile_in_process()
     if find_spec("pyspark") is not None:
-        from skyband.cli.demo import pipeline
+        from skyband.cli._trades import pipeline
 
         compile_for_spark(pipeline("demo").queries[0])
     print(f"kernels are compiled ({time.perf_counter() - start:.0f} s)")

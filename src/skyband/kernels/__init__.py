@@ -1,1 +1,4 @@
-"""HOW FAST: the only room that imports numba. Columns and numbers in, columns and numbers out."""
+"""Loops over arrays, the only package that imports Numba: columns and numbers in, columns and numbers out."""
+
+LANES = 8
+"""Rows that the functions of `simd.py` process at a time."""

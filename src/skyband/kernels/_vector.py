@@ -15,7 +15,7 @@ from numba.core.codegen import get_host_cpu_features
 from numba.core.options import DefaultOptions
 from numba.extending import intrinsic as typed_intrinsic
 
-from skyband.kernels.simd import LANES
+from skyband.kernels import LANES
 
 _config: Any = numba.config  # filled in when it is loaded, so type checkers do not know its attributes
 _intrinsic: Any = typed_intrinsic  # callers do not pass the first argument

@@ -6,9 +6,8 @@ processors with AVX-512; these plain loops give the same results.
 
 import numpy as np
 
+from skyband.kernels import LANES as LANES  # noqa: PLC0414 - kernels import it from here
 from skyband.kernels._jit import simd
-
-LANES = 8
 
 
 @simd

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import MissingLibraryError, SourceError
-from skyband.lang.rspql.grammar import HOME
-from skyband.lang.triples import Pattern, Star, Term, escape, unescape
+from skyband.lang.triples import HOME, Pattern, Star, Term, escape, unescape
 from skyband.query.duration import parse_instant
 from skyband.runtime.source import as_table, open_source
 

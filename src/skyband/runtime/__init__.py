@@ -1,1 +1,1 @@
-"""THE PIPELINE in one process: source, score, maintain, emit; `pipeline.py` joins them."""
+"""What all operators share: sources, prepared rows, the pipeline, emitted rows, results, snapshots."""

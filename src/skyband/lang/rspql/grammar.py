@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from skyband.errors import MissingLibraryError, nearest
-from skyband.lang.triples import Term, escape, unescape
+from skyband.lang.triples import HOME, Term, escape, unescape
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from skyband.errors import ParseError
     from skyband.lang.position import Position
 
-HOME = "urn:skyband:"
 """What `:` stands for where no PREFIX says so."""
 
 XSD = "http://www.w3.org/2001/XMLSchema#"

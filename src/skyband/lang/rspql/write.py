@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
-from skyband.lang.rspql.grammar import FUNCTIONS, HOME, XSD
+from skyband.lang.rspql.grammar import FUNCTIONS, XSD
 from skyband.lang.statement import NAMED_SERVICE, Remote, Statement
-from skyband.lang.triples import Pattern, Star, Term, escape
+from skyband.lang.triples import HOME, Pattern, Star, Term, escape
 from skyband.query.duration import format_duration
 from skyband.query.expression import Expression
 from skyband.query.monotone import split_filters
