@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,11 +21,12 @@ import skyband as sb
 from skyband.engines import ENGINES, Objects, QueryFamily, build
 from skyband.operators.plan import plan_operators
 from skyband.spark.bucket import Bucket
-from skyband.tables import log_changes, open_table
+from skyband.tables import Memory, log_changes, open_table
 from skyband.windows import MIN_TIME
 from skyband.workload.family import families
 
 if TYPE_CHECKING:
+    from skyband.query.join import Policy
     from skyband.runtime.protocols import OperatorSpec
 
 _ROWS, _SPAN = 60, 40
@@ -143,15 +145,28 @@ def _rows(low: int, rows: int = 40) -> pa.Table:
     )
 
 
+def _joins() -> list[OperatorSpec]:
+    remote = Memory({"g": ["g0", "g1", "g2"], "y": [1.0, 2.0, 3.0]}, key="g")
+    window = sb.Sliding("10 seconds", "5 seconds")
+
+    def query(by: str = "x + y", policy: Policy = "likely", **more: Any) -> sb.TopK:
+        refresh = sb.Refresh(policy=policy, budget=2, deadline="1 second")
+        join = sb.Join(remote, on="g", columns={"y": "double"}, refresh=refresh, **more)
+        return sb.TopK(k=2, by=by, window=window, time="ts", id="id", join=join)
+
+    queries = [query(), query(by="n + y", n="count(*)", policy="top"), replace(query(each="row"), per=("g",))]
+    return [spec for query in queries for spec in plan_operators(query)[1]]
+
+
 def _buckets() -> list[Seed]:
-    """What Spark stores for each bucket: single queries, many, leaderboards."""
+    """What Spark stores for each bucket: single queries, many, joins, leaderboards."""
     asked = [
         sb.TopK(k=k, by="x", window=sb.Sliding(size, "5 seconds"), time="ts", id="id")
         for k, size in ((3, "10 seconds"), (1, "20 seconds"))
     ]
     more = [spec for name in ("mtoplist", "mtopband") for spec in plan_operators(asked, name)[1]]
     found = []
-    for number, spec in enumerate([*specs(), *more]):
+    for number, spec in enumerate([*specs(), *more, *_joins()]):
         bucket = Bucket(spec, SCHEMA)
         bucket.advance(packed(spec, _rows(0)), MIN_TIME)
         bucket.advance(packed(spec, _rows(8)), 9_000_000)

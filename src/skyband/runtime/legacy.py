@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,19 +12,25 @@ from skyband.engines.validation import section
 from skyband.runtime.arrow import concat_rows
 from skyband.runtime.ids import id_numbers
 from skyband.runtime.snapshot import refusing, table_of
+from skyband.windows import MIN_TIME
+
+if TYPE_CHECKING:
+    from skyband.runtime.protocols import OperatorSpec
 
 _NONE = np.empty(0, np.int64)
 _QUERIES = 1 << 20  # reported rows and their query are one number since format 3, see `emit`
 
 
 @refusing()
-def upgrade(saved: Mapping[str, Any], engine: str) -> dict[str, Any]:
+def upgrade(saved: Mapping[str, Any], engine: str, spec: OperatorSpec) -> dict[str, Any]:
     """Return a snapshot of an earlier format in the columns of today; `engine` is what its header names."""
-    if engine == "totals":
-        return _upgrade_leaderboard(saved)
-    if engine == "view":
-        return _upgrade_view(saved)
-    return _upgrade_ranking(saved)
+    kinds = {"totals": _upgrade_leaderboard, "view": _upgrade_view, "topkn": _upgrade_join}
+    found = kinds.get(engine, _upgrade_ranking)(saved)
+    found["0/counters"] = np.append(found["0/counters"], np.zeros(len(spec.own_counters), np.int64))
+    if "rows" in found and spec.ordered and spec.scored:  # group columns are not stored with the rows
+        rows = found["rows"]
+        found["rows"] = rows.select([name for name in rows.column_names if name not in spec.result().per])
+    return found
 
 
 def _stream(watermark: int, newest: int, upcoming: int, ahead: int) -> np.ndarray:
@@ -72,6 +78,65 @@ def _upgrade_ranking(saved: Mapping[str, Any]) -> dict[str, Any]:
         runner |= _prefixed("buffer", {"tie" if n == "id" else n: c for n, c in columns.items()} | {"row_id": fresh})
     found = {"stream": _stream(watermark, newest, upcoming, ahead), "row_ids": row_ids, **_prefixed("0", runner)}
     return found | ({"rows": concat_rows(tables)} if tables else {})
+
+
+_REPLICA = {"aged": "by_age", "ring": "residuals", "ringed": "residuals_seen", "remote": "rows"}
+_LIST = {
+    "seen": "newest_time",
+    "extremes": "value_ranges",
+    "forgotten": "forgotten",
+    "ranked": "had_score",
+    **{f"list/{name}": f"listed/{name}" for name in ("score", "key", "part", "last", "upper")},
+    "list/kind": "listed/status",
+    "list/lost": "listed/best_forgotten",
+    "list/at": "listed/reached",
+    **{f"counts/{name}": f"panes/{name}" for name in ("sizes", "key", "time")},
+    "counts/at": "panes/start",
+    "counts/parts": "panes/values",
+}
+_LIST_IDS = {"list/slot": "listed/id", "counts/slot": "panes/id"}
+
+
+def _upgrade_join(saved: Mapping[str, Any]) -> dict[str, Any]:
+    watermark, newest, late, ahead, position, begun, budget, blocked_until = saved["line"].tolist()
+    reached = max(watermark, position) if position else watermark
+    operator = {name: value for name, value in saved.items() if name == "keys" or name.startswith("groups/")}
+    operator |= {"state": np.array([begun, budget, blocked_until, reached], np.int64), "lists": saved["boards"]}
+    operator |= {f"replica/{_REPLICA.get(n, n)}": value for n, value in section(saved, "replica/").items()}
+    if "pushed" in saved:
+        operator |= {"changes": saved["pushed"], "changes/time": saved["pushed/time"]}
+    upcoming, tables, row_ids = 0, [], [_NONE]
+    for number in range(len(saved["boards"])):  # each had its own rows
+        board = section(saved, f"board/{number}/")
+        operator |= _prefixed(f"list/{number}", _upgrade_join_list(board, upcoming))
+        row_ids.append(board["slots"] + upcoming)
+        tables += [table_of(board, "rows")] if "rows" in board else []
+        upcoming += int(board["at"][2])
+    runner = _runner({"counts": np.array([position])}, late=late, upcoming=upcoming)
+    runner |= _prefixed("emit", _emit(_NONE, np.empty(0), np.empty((2, 0), np.int64)))
+    runner |= _prefixed("operator", operator)
+    if "waiting" in saved:
+        waiting, columns = table_of(saved, "waiting"), section(saved, "waiting/")
+        row_ids.append(np.arange(upcoming, upcoming + waiting.num_rows))
+        columns |= {"row_id": row_ids[-1], "score": np.zeros(waiting.num_rows)}
+        runner |= _prefixed("buffer", {"tie" if n == "id" else n: c for n, c in columns.items()})
+        tables.append(waiting)
+        upcoming += waiting.num_rows
+    stream = _stream(watermark, newest, upcoming, ahead)
+    found = {"stream": stream, "row_ids": np.concatenate(row_ids), **_prefixed("0", runner)}
+    return found | ({"rows": concat_rows(tables)} if tables else {})
+
+
+def _upgrade_join_list(board: Mapping[str, Any], first: int) -> dict[str, Any]:
+    """Return one list of a join, whose row ids start at `first`."""
+    found = {new: board[old] for old, new in _LIST.items() if old in board}
+    found |= {new: board[old] + first for old, new in _LIST_IDS.items() if old in board}
+    found["windows"] = board["at"][:2]
+    found["latest"] = np.array([board["seen"].max(initial=MIN_TIME)])
+    if "unscored" in board:  # times, last windows and forgotten objects may be missing: see `CandidateList.restore`
+        ids, *more = board["unscored"]
+        found |= _prefixed("unscored", dict(zip(("id", "key", "last"), (ids + first, *more), strict=False)))
+    return found
 
 
 def _upgrade_leaderboard(saved: Mapping[str, Any]) -> dict[str, Any]:

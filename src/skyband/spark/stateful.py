@@ -143,7 +143,7 @@ class BucketProcessor(StatefulProcessor):
         if header["format"] < FORMAT:
             from skyband.runtime.legacy import upgrade
 
-            saved = upgrade(saved, header["engine"])
+            saved = upgrade(saved, header["engine"], spec)
         bucket = Bucket(spec.with_engine(header["engine"]), self.schema, early=self.early)
         bucket.restore(with_new_columns(saved, before, self.schema, stored=spec.ordered))
         return header, bucket
