@@ -93,6 +93,16 @@ def test_lists_of_one_end_come_in_the_order_of_the_queries_whichever_side_is_clo
         assert [each for each in lists if each[1] in windows] == [(4, "right"), (4, "left"), (8, "right"), (8, "left")]
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("s")], ids=str)
+def test_families_over_days(kind):
+    days = pa.array([0, 1, 4], pa.int32()).cast(pa.date32()).cast(kind)
+    windows = {"a": sb.Tumbling("2 days"), "b": sb.Tumbling("2 days", closed="right")}
+    queries = [sb.TopK(k=1, by="x", window=w, time="day", name=name) for name, w in windows.items()]
+    queries.append(sb.TopK(k=1, by="-x", window=windows["a"], time="day", name="c"))
+    found = sb.run(queries, {"day": days, "x": [1, 2, 3]})
+    assert found["query"].to_pylist() == ["b", "a", "b", "c", "b", "a", "c"]
+
+
 def test_families_split_by_score_and_groups_and_columns_are_the_union():
     queries = [
         sb.TopK(k=1, by="x", window=sb.Tumbling("4 s"), time="t", unit="s", name="all"),

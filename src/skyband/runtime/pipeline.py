@@ -226,7 +226,8 @@ class Pipeline:
         if ordered:
             return whole
         column = found[0][0].query.column
-        end = whole.column(column("window_end")).cast(pa.int64()).to_numpy()
+        end = whole.column(column("window_end"))
+        end = end.cast(pa.int32() if pa.types.is_date32(end.type) else pa.int64()).to_numpy()
         number = np.concatenate([chunk.indices.to_numpy() for chunk in whole.column(column("query")).chunks])
         return take_rows(whole, np.lexsort((number, end)))
 

@@ -264,6 +264,7 @@ class LookupJoin(Operator):
         self._reached = MIN_TIME  # windows that end by this are closed
         self._begun = False  # whether a row has come, and the replica has its initial rows
         self._kept_keys = 0  # when some were last forgotten
+        self._peak = 0  # also of lists that are gone
         for place, one in enumerate(spec.queries):
             getattr(resolve_policy(join_of(one).refresh.policy), "compile", int)()  # before a deadline runs
             if not one.per:
@@ -284,7 +285,7 @@ class LookupJoin(Operator):
     @property
     def peak(self) -> int:
         """The most objects ever on the lists."""
-        return sum(each.peak for each in self.lists.values())
+        return max(self._peak, sum(each.peak for each in self.lists.values()))
 
     def bounds(self, end: np.ndarray, query: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the displayed start and end of windows."""
@@ -332,6 +333,7 @@ class LookupJoin(Operator):
             self._take(each, complete)
             each.offer(None)
         self._reached = max(self._reached, goal)
+        self._peak = self.peak
         for at, each in list(self.lists.items()):
             if self._groups[at[0]] is not None and each.is_idle():
                 del self.lists[at]  # opens anew with the next row of the group
