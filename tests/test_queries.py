@@ -4,10 +4,13 @@ import contextlib
 import copy
 import dataclasses
 import datetime as dt
+import importlib
+import inspect
 import math
 import pickle
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.query.expression import parse
 from skyband.runtime.score import scores
+from skyband.view.policy import Adaptive, CostModel, Fixed, Sqrt
 
 
 def topk(**change):
@@ -66,7 +70,7 @@ def topk(**change):
         ),
         (lambda: sb.run(topk(), {"x": [1]}, late="soon"), "late must be a duration, got 'soon'"),
         (lambda: sb.run(topk(), {"x": [1]}, late="-1 s"), "late must be .* at least 0 s, got '-1 s'"),
-        (lambda: sb.run("top 10", {"x": [1]}), "query=str is no query"),
+        (lambda: sb.run("top 10", {"x": [1]}), "query must be .* got str: write sb.TopK"),
         (
             lambda: sb.run(topk(window=sb.Sliding("1 s", "row"), time="x"), {"x": [1]}, engine="mintopk"),
             "engine='mintopk' does not serve Sliding\\('1 s', 'row'\\): write one of sweep",
@@ -281,6 +285,70 @@ def test_window_fields_are_lengths_of_time():
 def test_values_can_be_replaced(value, change, want):
     assert dataclasses.replace(value, **change) == want
     assert dataclasses.replace(value) == value
+
+
+def public_values():
+    """A value of every public dataclass: what users write, and what they are given."""
+    by = sb.parse("{k: 1, by: x, window: 1 minute, time: t}")
+    _, counts = sb.run(topk(), {"x": [1.0]}, stats=True)
+    users = sb.tables.Memory({"u": [1], "y": [5.0]}, key="u")
+    join = sb.Join(users, on="u", columns=["y"], aggregates={"n": "count(*)"})
+    joined = sb.TopK(k=1, by="n + y", window=sb.Tumbling("1 s"), time="t", unit="s", join=join)
+    found, join_counts = sb.run(joined, {"t": [0], "u": [1]}, stats=True)
+    with sb.View(sb.tables.ArrayTable(np.array([5.0, 9.0])), k=1, by="value", kmax=2) as view:
+        view_counts = view.stats
+    return [
+        sb.Sliding("1 hour", "1 minute"), sb.Tumbling("1 hour"), sb.Counting(10, 2), sb.AllTime(), sb.Budget(7),
+        sb.Refresh("top"), sb.Calls(batch=7), join, join.aggregates[0], sb.distance(["x"], to=[3]),
+        sb.weighted({"x": 3}), topk(), topk(by="x").by, by, sb.explain(topk()), counts, join_counts,
+        sb.Workload([topk()]).add(topk(name="b")), sb.evaluate(found, found, "u", 1), view_counts,
+        sb.ENGINES["sweep"], sb.ENGINES["sweep"].traits,
+        Fixed(2), Sqrt(), Adaptive(), CostModel(),
+    ]  # fmt: skip
+
+
+def test_every_public_value_can_be_replaced():
+    values = public_values()
+    written = {value for name in sb.__all__ if dataclasses.is_dataclass(value := getattr(sb, name))}
+    assert written <= {type(value) for value in values}
+    for value in values:
+        assert repr(dataclasses.replace(value)) == repr(value)
+        first = next((field.name for field in dataclasses.fields(value) if field.init), None)
+        if first is not None:
+            assert repr(dataclasses.replace(value, **{first: getattr(value, first)})) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("made", "option", "kind"),
+    [
+        (sb.TopK, "emit", "query.topk.Emit"), (sb.TopK, "unit", "query.topk.Unit"),
+        (sb.Sliding, "closed", "query.window.Closed"), (sb.Tumbling, "closed", "query.window.Closed"),
+        (sb.Join, "each", "query.join.Each"), (sb.Refresh, "policy", "query.join.Policy"),
+        (sb.Refresh, "unlisted", "query.join.Unlisted"), (sb.distance, "metric", "query.points.Metric"),
+        (sb.View, "kmax", "view.policy.KmaxName"), (sb.parse, "language", "lang.parse.Language"),
+    ],
+)  # fmt: skip
+def test_string_options_are_literal_types(made, option, kind):
+    module, name = f"skyband.{kind}".rsplit(".", 1)
+    assert name in inspect.signature(made).parameters[option].annotation.split(" | ")
+    assert typing.get_origin(getattr(importlib.import_module(module), name)) is typing.Literal
+
+
+def public_names(made):
+    return {name for name in dir(made) if not name.startswith("_")}
+
+
+def test_users_see_of_workloads_streams_and_views_what_they_need():
+    mapping = {"get", "items", "keys", "values"}
+    assert public_names(sb.Workload([topk()])) == {"add", "remove", "update", *mapping}
+    stream = sb.stream(topk(), iter([]))
+    assert public_names(stream) == {"candidates", "close", "snapshot", "stats"}
+    with sb.View(sb.tables.ArrayTable(np.array([5.0, 9.0])), k=1, by="value", kmax=2) as view:
+        fields = {"table", "k", "by", "columns", "ascending", "ordered", "version"}
+        reading = {"read", "top", "changes", "stats", "kmax", "size", "complete", "refill_error"}
+        changing = {"apply", "follow", "catch_up", "forget", "refill", "wait_for_refill", "save", "restore", "close"}
+        deprecated = {"trouble", "settle", "told"}
+        assert public_names(view) == fields | reading | changing | deprecated
 
 
 def test_fingerprints_of_windows_stay_as_they_are_in_checkpoints():

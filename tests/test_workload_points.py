@@ -12,6 +12,7 @@ import skyband as sb
 from pipelines import FamilyLine
 from skyband.engines.plan import FEW_POINT_QUERIES as FEW
 from skyband.workload.family import Family, Member, families
+from skyband.workload.workload import queries_of
 
 WINDOWS = {"rows": sb.Counting(60), "time": sb.Sliding("150 us", "row")}
 MANY = FEW + 3
@@ -42,7 +43,7 @@ def of(told, name):
 
 
 def shared(queries, engine="sweep"):
-    return [family.points for family in sb.Workload(queries).families(engine)]
+    return [family.points for family in queries_of(sb.Workload(queries)).families(engine)]
 
 
 @pytest.mark.parametrize("emit", ["arrivals", "changes", "answers"])
@@ -80,7 +81,7 @@ def test_the_filters_of_the_paper_share_a_grid_and_a_buffer(engine, more):
     for query in queries:
         assert of(told, query.name) == sb.run(query, rows).to_pylist()
     assert not any(shared(asked("changes", sb.Counting(40)), engine))
-    (family,) = sb.Workload(queries).families(engine)
+    (family,) = queries_of(sb.Workload(queries)).families(engine)
     line = FamilyLine(family, rows.schema, engine, options={"buffer": 10})
     parts = []
     for at in range(0, 200, 40):
@@ -134,7 +135,7 @@ def test_what_does_not_share_a_grid():
     assert not any(shared(asked("arrivals", sb.Counting(10, 2))))
     workload = sb.Workload(queries[1:MANY])
     workload.add(queries[0], active=(5, None))
-    assert sorted(f.points for f in workload.families()) == [False, True]
+    assert sorted(f.points for f in queries_of(workload).families()) == [False, True]
 
 
 @settings(max_examples=20)

@@ -1,26 +1,22 @@
-"""run, stream, explain: the rooms joined into one door."""
+"""sb.run and sb.stream: answers to queries over a source."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, Self, overload
 
+from skyband.api.comparison import compare
+from skyband.api.execution import execution_of
 from skyband.api.explanation import Explanation, explain
-from skyband.api.session import Session, session_of
-from skyband.errors import QueryError, SourceError
-from skyband.query import TopK
-from skyband.query.duration import parse_instant
-from skyband.query.join import Policy
+from skyband.errors import SourceError
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     import pyarrow as pa
 
-    from skyband.api.session import Asked
-    from skyband.query.join import Choose, PaperPolicy
+    from skyband.api.execution import AnyQuery, Execution
     from skyband.runtime.stats import Stats
 
 __all__ = ["METADATA", "Explanation", "Stream", "compare", "explain", "run", "stream"]
@@ -31,7 +27,7 @@ METADATA = b"skyband"
 
 @overload
 def run(
-    query: Asked,
+    query: AnyQuery,
     source: object,
     *,
     engine: str = ...,
@@ -43,7 +39,7 @@ def run(
 ) -> pa.Table: ...
 @overload
 def run(
-    query: Asked,
+    query: AnyQuery,
     source: object,
     *,
     engine: str = ...,
@@ -53,8 +49,8 @@ def run(
     progress: bool | None = ...,
     options: Mapping[str, object] | None = ...,
 ) -> tuple[pa.Table, Stats]: ...
-def run(  # noqa: PLR0913 - the one wide door
-    query: Asked,
+def run(  # noqa: PLR0913 - all that can be set
+    query: AnyQuery,
     source: object,
     *,
     engine: str = "auto",
@@ -109,97 +105,40 @@ def run(  # noqa: PLR0913 - the one wide door
     from skyband.runtime.pipeline import OutOfOrderError
     from skyband.runtime.result import concat_results
 
-    session = session_of(query, source, engine, late, ahead, options)
-    promote = "permissive" if session.joins else "default"  # remote types show with the first look-up
+    execution = execution_of(query, source, engine=engine, late=late, ahead=ahead, options=options)
+    promote = "permissive" if execution.joins else "default"  # remote types show with the first look-up
     try:  # a join reads the times first: what it has looked up cannot be taken back
-        whole = concat_results(session.tables(progress=progress, trusting=not session.joins), promote)
+        whole = concat_results(execution.tables(progress=progress, sorted_input=not execution.joins), promote)
     except OutOfOrderError:
-        whole = concat_results(session.tables(progress=progress), promote)
-    if whole is None and session.pipeline is not None:
-        whole = session.empty()
-    if whole is None:
+        whole = concat_results(execution.tables(progress=progress), promote)
+    pipeline = execution.pipeline
+    if pipeline is None:
         msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
         raise SourceError(msg)
-    counts = session.stats
+    counts = pipeline.stats
+    whole = execution.empty() if whole is None else whole
     whole = whole.replace_schema_metadata({METADATA: json.dumps(counts.as_dict()).encode()})
     return (whole, counts) if stats else whole
 
 
-def compare(
-    query: TopK,
-    source: object,
-    policies: Iterable[Policy | PaperPolicy | Choose] = get_args(Policy),
-    *,
-    since: object = None,
-    until: object = None,
-) -> pa.Table:
-    """Run a query's join under several refresh policies, side by side in one pass, against the truth.
-
-    Parameters
-    ----------
-    query
-        A query with `join=`, whose policy is left out of account.
-    source
-        What `run` takes. The oracle, and the policy "all", look up as much as they need at every evaluation.
-    policies
-        Names, or functions choose(candidates, replica, budget, now).
-    since, until
-        Moments: windows that begin before the one or end after the other are passed over. Default: none is.
-
-    Returns
-    -------
-    pyarrow.Table
-        One row a policy: policy, the paper's name for it, the sums of nDCG@k and precision@k, their cumulated
-        errors after each window, and the look-ups made.
-
-    Examples
-    --------
-    >>> import skyband as sb
-    >>> from skyband.tables import History
-    >>> users = History({"user": [1, 2, 1], "at": [0, 0, 70], "y": [5, 6, 9]}, key="user", time="at", unit="s")
-    >>> join = sb.Join(users, on="user", columns=["y"], refresh=sb.Refresh(budget=1))
-    >>> query = sb.TopK(k=1, by="x + y", window=sb.Tumbling("1 minute"), time="t", unit="s", join=join)
-    >>> seen = {"t": [10, 20, 80, 90], "user": [1, 2, 1, 2], "x": [0, 0, 0, 0]}
-    >>> sb.compare(query, seen, ["top", "all"]).select(["policy", "ndcg", "precision", "lookups"]).to_pylist()
-    [{'policy': 'top', 'ndcg': 2.0, 'precision': 2.0, 'lookups': 2}, ...]
-    """
-    from skyband.api.compare import compare_runs
-    from skyband.evaluate import evaluate
-
-    if not isinstance(query, TopK) or query.join is None:
-        msg = "compare needs a query with join=: write sb.TopK(..., join=sb.Join(...))"
-        raise QueryError(msg)
-    from skyband.operators.lookup_join.policies import Oracle
-
-    chosen: list[Any] = [*([policies] if isinstance(policies, str) else policies), Oracle()]
-    joins = [replace(query.join, refresh=replace(query.join.refresh, policy=policy)) for policy in chosen]
-    sessions = [Session(replace(query, join=join), source, "auto", None, None, None) for join in joins]
-    if isinstance(source, Iterator):
-        msg = "source is an iterator, which only one policy could read: give a path, a table or a list of batches"
-        raise SourceError(msg)
-    for session in sessions:
-        session.between = (
-            None if since is None else parse_instant(since, "since"),
-            None if until is None else parse_instant(until, "until"),
-        )
-    names = [join.refresh.policy for join in joins]
-    return compare_runs([s.tables(progress=False) for s in sessions], query, names, evaluate)
-
-
-def stream(
-    query: Asked,
+def stream(  # noqa: PLR0913 - all that can be set
+    query: AnyQuery,
     source: object,
     *,
     engine: str = "auto",
     late: str | timedelta | None = None,
     ahead: str | timedelta | None = None,
     options: Mapping[str, object] | None = None,
+    resume: bytes | None = None,
 ) -> Stream:
     """Answer `query` batch by batch: what each batch of `source` brings about, as soon as it does.
 
     Takes what `run` takes. Batches that close no window yield nothing; one that closes very many windows yields their
     answers in several tables, of about a million rows each. What comes back is an iterator of tables that also tells,
     at any time, what it has counted (`stats`) and how many rows it keeps (`candidates`).
+
+    With `resume`, what `Stream.snapshot()` returned, the stream goes on where that one was: give it the same query, and
+    the rows that came after the snapshot.
 
     Examples
     --------
@@ -210,7 +149,10 @@ def stream(
     [9.0]
     [4.0]
     """
-    return Stream(session_of(query, source, engine, late, ahead, options))
+    execution = execution_of(query, source, engine=engine, late=late, ahead=ahead, options=options)
+    if resume is not None:
+        execution.resume(resume)
+    return Stream(execution)
 
 
 class Stream(Iterator["pa.Table"]):
@@ -231,9 +173,9 @@ class Stream(Iterator["pa.Table"]):
     'closed'
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._tables = session.tables(progress=False)
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._tables = execution.tables()
 
     def __next__(self) -> pa.Table:
         return next(table for table in self._tables if table.num_rows)
@@ -245,18 +187,39 @@ class Stream(Iterator["pa.Table"]):
         self.close()
 
     def close(self) -> None:
-        """Take no more batches. The open windows are not answered; `stats` stay."""
+        """Take no more batches. The open windows are not answered; `stats` stay, and a snapshot can be taken."""
         self._tables.close()
+
+    def snapshot(self) -> bytes:
+        """Return the state of the stream, to go on from in this process or another: `sb.stream(..., resume=)`.
+
+        It holds all rows that were taken from the source, `stats.rows` of them, and the answers that were not yet
+        asked for. It can be taken at any time before the source ends, also by the source itself between two batches.
+        It has a checksum, and the query that it belongs to; nothing in it is code.
+
+        Examples
+        --------
+        >>> import skyband as sb
+        >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3, 2))
+        >>> with sb.stream(query, iter([{"x": [3, 9]}])) as answers:
+        ...     first = next(answers)
+        ...     saved = answers.snapshot()
+        >>> rest = sb.stream(query, iter([{"x": [4, 1]}]), resume=saved)
+        >>> next(rest).select(["window_end", "score"]).to_pylist()
+        [{'window_end': 4, 'score': 9.0}]
+        """
+        return self._execution.snapshot()
 
     @property
     def stats(self) -> Stats:
         """What has been seen and done so far."""
         from skyband.runtime.stats import Stats
 
-        return self._session.stats if self._session.pipeline is not None else Stats()
+        pipeline = self._execution.pipeline
+        return Stats() if pipeline is None else pipeline.stats
 
     @property
     def candidates(self) -> int:
         """How many rows are kept because they may still be in an answer."""
-        pipeline = self._session.pipeline
+        pipeline = self._execution.pipeline
         return 0 if pipeline is None else pipeline.candidates()

@@ -14,7 +14,7 @@ from skyband.query.duration import format_duration
 from skyband.windows import WindowAssigner
 
 if TYPE_CHECKING:
-    from skyband.api.session import Asked
+    from skyband.api.execution import AnyQuery
     from skyband.engines.registry import Traits
     from skyband.query.window import Window
     from skyband.workload.workload import Workload
@@ -32,7 +32,7 @@ class Explanation:
         return "\n".join([f"engine: {self.engine} ({self.why})", *self.lines])
 
 
-def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanation:
+def explain(query: AnyQuery, *, engine: str = "auto", tasks: int = 1) -> Explanation:
     """Say which engine answers `query`, why, and what it will keep; of many queries, which of them share.
 
     `tasks` is that of `sb.spark.top_k`: into how many tasks a family of queries is split.
@@ -48,7 +48,7 @@ def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanatio
     emits: answers, the ranked list of each closed window
     """
     from skyband.workload.split import check_parts
-    from skyband.workload.workload import Workload
+    from skyband.workload.workload import Workload, queries_of
 
     query = query.query if isinstance(query, Statement) else query
     if not isinstance(query, TopK):
@@ -56,12 +56,13 @@ def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanatio
 
         fixed = not isinstance(query, Workload)
         workload = query if isinstance(query, Workload) else Workload(query)
-        workload.first()  # there is one
+        queries = queries_of(workload)
+        queries.first()  # there is one
         check_parts("tasks", tasks)
-        name = workload.chosen(engine)
+        name = queries.engine(engine)
         if any(one.join is not None for one in workload.values()):
             return Explanation("topkn", "joins keep objects whose scores change", tuple(_joined_many(workload, name)))
-        return Explanation(name, *described(workload.families(name), name, tasks, fixed=fixed))
+        return Explanation(name, *described(queries.families(name), name, tasks, fixed=fixed))
     plan = choose(query, engine)
     if query.join is not None:
         return Explanation("topkn", "a join keeps objects whose scores change", tuple(_joined(query)))
@@ -73,6 +74,7 @@ def explain(query: Asked, *, engine: str = "auto", tasks: int = 1) -> Explanatio
 
 def _joined_many(workload: Workload, engine: str) -> Iterator[str]:
     from skyband.workload.explain import described
+    from skyband.workload.workload import queries_of
 
     tables: dict[tuple[object, ...], list[str]] = {}
     for name, query in workload.items():
@@ -88,7 +90,7 @@ def _joined_many(workload: Workload, engine: str) -> Iterator[str]:
             yield from (f"  {name}: {line}" for line in _joined(workload[name]))
     if plain:
         yield f"without a join: {', '.join(plain)}, beside them by {engine}"
-        yield from (f"  {line}" for line in described(workload.only(plain).families(engine), engine)[1])
+        yield from (f"  {line}" for line in described(queries_of(workload).only(plain).families(engine), engine)[1])
 
 
 def _joined(query: TopK) -> Iterator[str]:

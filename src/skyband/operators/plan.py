@@ -6,21 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from skyband.engines.family import QueryFamily
+from skyband.engines.family import FamilyMember, QueryFamily, common_query
 from skyband.engines.plan import choose
 from skyband.errors import QueryError
 from skyband.operators.ranking import RankingSpec
-from skyband.operators.running import RunningWorkload
+from skyband.operators.running import RunningWorkload, family_of, ranking
 from skyband.query import TopK
 from skyband.runtime.pipeline import Pipeline
 from skyband.workload.family import per_of
 from skyband.workload.split import split
-from skyband.workload.workload import Workload
+from skyband.workload.workload import Workload, queries_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.runtime.protocols import OperatorSpec
+    from skyband.runtime.runner import OperatorRunner
+    from skyband.workload.workload import WorkloadQueries
 
 Options = Mapping[str, object]
 
@@ -65,7 +67,7 @@ def plan_operators(
         return [query], [plan(query, engine)]
     workload = query if isinstance(query, Workload) else Workload(_checked(query))
     queries = [replace(one, name=name) for name, one in workload.items()]
-    per, chosen = tuple(per_of(queries)), workload.chosen(engine)
+    per, chosen = tuple(per_of(queries)), queries_of(workload).engine(engine)
     if any(one.join is not None for one in queries):
         if any(one.join is None for one in queries):
             msg = "queries with and without join= cannot share a stream on Spark: run a stream for each kind"
@@ -73,7 +75,7 @@ def plan_operators(
         return queries, [_distributed_join(queries, per, many=True)]
     found = [
         (part, f"{at} of {len(parts)}" if len(parts) > 1 else "")
-        for parts in (split(family, tasks) for family in workload.families(chosen))
+        for parts in (split(family, tasks) for family in queries_of(workload).families(chosen))
         for at, part in enumerate(parts, 1)
     ]
     sole = len(found) == 1
@@ -112,21 +114,51 @@ def open_workload(
     *,
     options: Options | None = None,
     fixed: bool = False,
-    **ways: Any,
+    families: Sequence[QueryFamily] | None = None,
+    **stream_options: Any,
 ) -> Pipeline:
-    """Return a pipeline that answers all queries of a workload; unless there are joins, they may come and go."""
-    per = tuple(per_of(workload.values()))
+    """Return a pipeline that answers all queries of a workload; unless there are joins, they may come and go.
+
+    `families` are those of a snapshot; default: those that the queries make now.
+    """
+    queries, per = queries_of(workload), tuple(per_of(workload.values()))
     if any(query.join is not None for query in workload.values()):
-        workload.settle()
-        return Pipeline(_with_joins(workload, per, engine, options), schema, **ways)
+        queries.settle()
+        return Pipeline(_with_joins(workload, per, engine, options), schema, **stream_options)
 
     def spec(family: QueryFamily) -> RankingSpec:
         return RankingSpec(family, engine, per, many=True, fixed=fixed, options=options)
 
-    pipeline = Pipeline([spec(family) for family in workload.families(engine)], schema, **ways)
-    pipeline.changes = RunningWorkload(pipeline, spec, engine, workload.reserve)
-    workload.attach(pipeline.changes)
+    opened = queries.families(engine) if families is None else families
+    pipeline = Pipeline([spec(family) for family in opened], schema, **stream_options)
+    pipeline.changes = RunningWorkload(pipeline, spec, engine, queries.reserve)
+    queries.attach(pipeline.changes)
     return pipeline
+
+
+def stored_families(pipeline: Pipeline) -> tuple[list[dict[str, Any]], list[OperatorRunner]]:
+    """Return the families of a running workload that have members, as plain values, and what runs them."""
+    runners = [runner for runner in pipeline.runners if family_of(runner).members]
+    found = []
+    for runner in runners:
+        family = family_of(runner)
+        values = {
+            "members": [member.as_json() for member in family.members],
+            "blind_until": ranking(runner).blind_until,
+        }
+        found.append({**values, "moments": family.moments, "points": family.points})
+    return found, runners
+
+
+def restored_families(queries: WorkloadQueries, stored: Sequence[Mapping[str, Any]]) -> list[QueryFamily]:
+    """Return the families that `stored_families` returned, of the same queries."""
+    by_number = {number: query for number, query, _ in queries.members.values()}
+    found = []
+    for values in stored:
+        members = tuple(FamilyMember.from_json(member) for member in values["members"])
+        query = common_query(by_number[members[0].number], members, queries.reserve)
+        found.append(QueryFamily(query, members, int(values["moments"]), bool(values["points"]), queries.reserve))
+    return found
 
 
 def _with_joins(workload: Workload, per: tuple[str, ...], engine: str, options: Options | None) -> list[OperatorSpec]:
@@ -142,7 +174,7 @@ def _with_joins(workload: Workload, per: tuple[str, ...], engine: str, options: 
         LookupJoinSpec(tuple(mine.values()), tuple(mine), per, many=True) for mine in joined.values()
     ]
     others = [number for number, query in enumerate(workload.values()) if query.join is None]
-    for family in workload.only([list(workload)[number] for number in others]).families(engine):
+    for family in queries_of(workload).only([list(workload)[number] for number in others]).families(engine):
         members = [replace(member, number=others[member.number]) for member in family.members]
         found.append(RankingSpec(family.with_members(members), engine, per, many=True, options=options))
     return found

@@ -60,7 +60,7 @@ class Pipeline:
         sorted_input: bool = False,
         live: bool = True,
     ) -> None:
-        self.schema, self._sorted_input, self._live = schema, sorted_input, live
+        self.schema, self.sorted_input, self._live = schema, sorted_input, live
         self.tracker = WatermarkTracker(late, ahead)
         self.rows = RowStore()
         self.runners = [self._runner(spec) for spec in specs]
@@ -76,7 +76,7 @@ class Pipeline:
 
     def _runner(self, spec: OperatorSpec) -> OperatorRunner:
         return OperatorRunner(
-            spec, self.schema, self.rows, self.tracker, sorted_input=self._sorted_input, live=self._live
+            spec, self.schema, self.rows, self.tracker, sorted_input=self.sorted_input, live=self._live
         )
 
     @property
@@ -102,7 +102,7 @@ class Pipeline:
     def push(self, rows: pa.Table, watermark: int | None = None) -> Iterator[pa.Table]:
         """Take a batch; yield the results it brings about, in steps of bounded size."""
         self.begin(rows, watermark)
-        yield from self._steps()
+        yield from self.steps()
 
     def begin(self, rows: pa.Table, watermark: int | None = None) -> None:
         """Take a batch; the results come with the next steps."""
@@ -111,7 +111,7 @@ class Pipeline:
         time, places = self._times(rows)
         closed = [self.tracker.closed_until(runner.operator.assigner) for runner in self.runners]
         if self.timed:
-            taken = self.tracker.observe(time, watermark, sorted_input=self._sorted_input)
+            taken = self.tracker.observe(time, watermark, sorted_input=self.sorted_input)
             if taken is None:
                 raise OutOfOrderError
             if not taken.all():
@@ -147,7 +147,7 @@ class Pipeline:
             runner.begin(part)
         else:
             runner.release()
-        yield from self._steps()
+        yield from self.steps()
 
     def _on_time(self, part: Any, runner: OperatorRunner) -> Any:
         """Return what is not late of a part that has travelled."""
@@ -184,9 +184,9 @@ class Pipeline:
             self.tracker.close()
         for runner in self.runners:
             runner.begin_end()
-        yield from self._steps()
+        yield from self.steps()
 
-    def _steps(self) -> Iterator[pa.Table]:
+    def steps(self) -> Iterator[pa.Table]:
         """Yield what there is to yield, as long as an operator has yet to advance."""
         while self._results or any(runner.pending for runner in self.runners):
             found = self._results.pop(0) if self._results else self._step()
@@ -287,19 +287,24 @@ class Pipeline:
 
     # ------------------------------------------------------------ snapshots
 
-    def snapshot(self) -> Snapshot:
-        """Return all that is needed to go on elsewhere."""
-        parts = [runner.snapshot() for runner in self.runners]
+    def snapshot(self, runners: Sequence[OperatorRunner] | None = None) -> Snapshot:
+        """Return all that is needed to go on elsewhere, with these operators (None: all).
+
+        Results of the last batch that were not taken yet are part of it.
+        """
+        self.settle()
+        parts = [runner.snapshot() for runner in (self.runners if runners is None else runners)]
         self._clean()
         upcoming, row_ids, rows = self.rows.snapshot()
         tracker = self.tracker
         counters = [tracker.ahead_rows, *self._counters.values()]
-        stream = [tracker.watermark, tracker.newest, upcoming, len(self.runners), *counters]
+        stream = [tracker.watermark, tracker.newest, upcoming, len(parts), *counters]
         saved: Snapshot = {"stream": np.array(stream, np.int64), "row_ids": row_ids}
         if rows is not None:
             saved["rows"] = rows
         for number, part in enumerate(parts):
             saved |= {f"{number}/{name}": value for name, value in part.items()}
+        saved |= {f"result/{number}": table.unify_dictionaries() for number, table in enumerate(self._results)}
         return saved
 
     @refusing()
@@ -317,3 +322,4 @@ class Pipeline:
         self._kept = len(row_ids)
         for number, runner in enumerate(self.runners):
             runner.restore(section(saved, f"{number}/"), row_ids)
+        self._results = [table_of(saved, name) for name in saved if name.startswith("result/")]

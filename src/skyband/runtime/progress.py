@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,10 @@ if TYPE_CHECKING:
 _PATIENCE = 2.0  # seconds before a bar appears
 
 
-def shown(
-    batches: Iterator[tuple[pa.Table, Any]], total: int | None, *, wanted: bool | None
+def show_progress(
+    batches: Iterator[tuple[pa.Table, Any]], total: int | None, *, at_once: bool
 ) -> Iterator[tuple[pa.Table, Any]]:
-    """Pass batches through; show how far they have come if it takes long, or if it is `wanted`."""
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
-        yield from batches
-        return
+    """Pass batches through; show how far they have come, `at_once` or if it takes long."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -37,7 +33,7 @@ def shown(
         for rows, watermark in batches:
             yield rows, watermark
             bar.advance(task, rows.num_rows)
-            if wanted or time.monotonic() - began > _PATIENCE:
+            if at_once or time.monotonic() - began > _PATIENCE:
                 bar.start()
     finally:
         bar.stop()

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from skyband.errors import SnapshotError
 
 if TYPE_CHECKING:
+    from skyband.query import TopK
     from skyband.runtime.protocols import Snapshot
 
 FORMAT = 3
@@ -44,6 +45,32 @@ def refusing() -> Iterator[None]:
             raise
         msg = f"this state does not fit the query ({type(error).__name__}: {error}): start without it, from the source"
         raise SnapshotError(msg) from error
+
+
+def fingerprint(query: TopK, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the fields of a query that, changed, would make a stored state wrong; `more` are those of its operator.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> fingerprint(sb.TopK(k=3, by="x", window=sb.Counting(10)))["k"]
+    '3'
+    """
+    by = getattr(query.by, "text", f"function, version {query.version}")
+    fields = ("k", "window", "time", "id", "ascending", "emit", "ranks", "unit", "prefix")
+    found = {
+        **{field: getattr(query, field) for field in fields},
+        "by": by,
+        "per": ", ".join(query.per),
+        **(more or {}),
+    }
+    return {name: str(value) for name, value in found.items()}
+
+
+def fingerprint_changes(was: Mapping[str, str], expected: Mapping[str, str]) -> dict[str, str]:
+    """Return what is different in two fingerprints, by field, as text."""
+    changed = [name for name in dict.fromkeys([*expected, *was]) if was.get(name) != expected.get(name)]
+    return {name: f"{name} was {was.get(name)!r} and is {expected.get(name)!r}" for name in changed}
 
 
 def table_of(saved: Mapping[str, Any], name: str) -> pa.Table:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.errors import SnapshotError
-from skyband.runtime.snapshot import header_of
+from skyband.runtime.snapshot import fingerprint as query_fingerprint
+from skyband.runtime.snapshot import fingerprint_changes, header_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,25 +27,19 @@ def fingerprint(query: TopK, buckets: int, more: Mapping[str, str] | None = None
     Examples
     --------
     >>> import skyband as sb
-    >>> fingerprint(sb.TopK(k=3, by="x", window=sb.Counting(10)), 1)["k"]
-    '3'
+    >>> fingerprint(sb.TopK(k=3, by="x", window=sb.Counting(10)), 1)["buckets"]
+    '1'
     """
-    by = getattr(query.by, "text", f"function, version {query.version}")
-    named = {"by": by, "per": ", ".join(query.per), "buckets": buckets}
-    fields = ("k", "window", "time", "id", "ascending", "emit", "ranks", "unit", "prefix")
-    said = {**{f: getattr(query, f) for f in fields}, **named, **(more or {})}
-    return {name: str(value) for name, value in said.items()}
+    return query_fingerprint(query, {"buckets": str(buckets), **(more or {})})
 
 
 def check(header: Mapping[str, Any], expected: Mapping[str, str]) -> None:
     """Raise unless a state was written by this query."""
-    was = header["query"]
-    changed = [name for name in dict.fromkeys([*expected, *was]) if was.get(name) != expected.get(name)]
+    changed = fingerprint_changes(header["query"], expected)
     if changed:
-        what = "; ".join(f"{name} was {was.get(name)!r} and is {expected.get(name)!r}" for name in changed)
         msg = (
-            f"the checkpoint was written by another query: {what}. Start the changed query with a new checkpoint "
-            f"location, or go back to the query as it was"
+            f"the checkpoint was written by another query: {'; '.join(changed.values())}. Start the changed query with "
+            f"a new checkpoint location, or go back to the query as it was"
         )
         if "k" in changed:
             msg += ". To change k and keep the checkpoint, start with sb.Workload([query], max_k=..., finest=...)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from skyband.engines.plan import check_options, few_point_queries, resolve_engine
-from skyband.errors import QueryError, nearest
+from skyband.errors import QueryError, SnapshotError, nearest
 from skyband.query import TopK
 from skyband.query.duration import parse_duration
 from skyband.query.limits import MAX_K
@@ -59,33 +59,23 @@ class Workload(Mapping[str, TopK]):
     def __init__(
         self, queries: Iterable[TopK] = (), *, max_k: int | None = None, finest: str | timedelta | None = None
     ) -> None:
-        given = _listed(queries)
-        self._reserve = _reserved(max_k, finest)
-        self._members: dict[str, tuple[int, TopK, tuple[int, int]]] = {
-            name: (number, query, (NEVER, AFTER))
-            for number, (name, query) in enumerate(zip(check(given), given, strict=True))
-        }
-        for query in given:
-            self._check(query)
-        self._next = len(given)
-        self._running: WeakSet[Any] = WeakSet()
-        self._settled = False  # it runs with joins, whose queries neither come nor go
+        self._queries = WorkloadQueries(_listed(queries), _reserved(max_k, finest))
 
     def __getitem__(self, name: str) -> TopK:
-        return self._member(name)[1]
+        return self._queries.member(name)[1]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._members
+        return name in self._queries.members
 
     def get(self, name: str, default: Any = None) -> Any:
         """The query of this name, or `default`."""
-        return self._members[name][1] if name in self._members else default
+        return self._queries.members.get(name, (0, default))[1]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
+        return iter(self._queries.members)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._queries.members)
 
     def add(self, query: TopK, *, active: tuple[Moment, Moment] | None = None) -> Admission:
         """Let one more query take part, in the streams that run too.
@@ -96,30 +86,11 @@ class Workload(Mapping[str, TopK]):
 
         Cost: O(log q) a query and O(views) once; under 10 ms in a workload of 1000.
         """
-        if not isinstance(query, TopK):
-            msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
-            raise QueryError(msg)
-        self._changing()
-        name = query.name or f"q{self._next}"
-        if name in self._members:
-            msg = f"name={name!r} stands for a query already: remove it first, or choose another name"
-            raise QueryError(msg)
-        if self._members:
-            one = next(iter(self._members))
-            check([replace(self[one], name=one), replace(query, name=name)])
-        self._check(query)
-        span = bounds(query, active)
-        for running in self._streams():
-            running.check_addition(query, self._next, span, alone=not self._members)
-        return self._enter(name, query, span)
+        return self._queries.add(query, active)
 
     def remove(self, name: str) -> None:
         """End a query: its windows that are open now are not answered, and what only it needed is let go."""
-        self._changing()
-        number, query, _ = self._member(name)
-        for running in self._streams():
-            running.check_removal(query, number)
-        self._leave(name)
+        self._queries.remove(name)
 
     def update(
         self,
@@ -136,8 +107,68 @@ class Workload(Mapping[str, TopK]):
         the query were removed and added again, under its name and within its bounds; so it is with any change of a
         query after every row on an engine that is not shared.
         """
+        return self._queries.update(name, k, window, active)
+
+
+def queries_of(workload: Workload) -> WorkloadQueries:
+    """Return what a workload is to those who run it."""
+    return workload._queries  # noqa: SLF001 - users of a workload need not see it
+
+
+class WorkloadQueries:
+    """The queries of a workload, their numbers and bounds, and the streams that run them."""
+
+    def __init__(self, queries: Sequence[TopK], reserve: Reserve | None) -> None:
+        self.reserve = reserve  # what is held ready for queries to come
+        self.members: dict[str, tuple[int, TopK, tuple[int, int]]] = {
+            name: (number, query, (NEVER, AFTER))
+            for number, (name, query) in enumerate(zip(check(queries), queries, strict=True))
+        }
+        for query in queries:
+            self._check(query)
+        self.next = len(queries)  # the number of the next query to come
+        self._running: WeakSet[Any] = WeakSet()
+        self._settled = False  # it runs with joins, whose queries neither come nor go
+
+    # ------------------------------------------------------------ queries come and go
+
+    def add(self, query: TopK, active: tuple[Moment, Moment] | None) -> Admission:
+        """Let one more query take part."""
+        if not isinstance(query, TopK):
+            msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
+            raise QueryError(msg)
         self._changing()
-        number, query, before = self._member(name)
+        name = query.name or f"q{self.next}"
+        if name in self.members:
+            msg = f"name={name!r} stands for a query already: remove it first, or choose another name"
+            raise QueryError(msg)
+        if self.members:
+            one = next(iter(self.members))
+            check([replace(self.members[one][1], name=one), replace(query, name=name)])
+        self._check(query)
+        span = bounds(query, active)
+        for running in self._streams():
+            running.check_addition(query, self.next, span, alone=not self.members)
+        return self._enter(name, query, span)
+
+    def remove(self, name: str) -> None:
+        """End a query."""
+        self._changing()
+        number, query, _ = self.member(name)
+        for running in self._streams():
+            running.check_removal(query, number)
+        self._leave(name)
+
+    def update(
+        self,
+        name: str,
+        k: int | None,
+        window: Sliding | Counting | None,
+        active: tuple[Moment, Moment] | None,
+    ) -> Admission:
+        """Change a query that runs."""
+        self._changing()
+        number, query, before = self.member(name)
         new = replace(query, k=query.k if k is None else k, window=query.window if window is None else window)
         if new.window.counts != query.window.counts:
             msg = f"window={window!r} is of another kind than {query.window!r}: remove the query and add a new one"
@@ -148,56 +179,69 @@ class Workload(Mapping[str, TopK]):
         restarts = any(running.restarts(query, number) for running in streams)
         if new.window != query.window or restarts:  # answers under the same name, but its lists begin anew
             for running in streams:
-                running.check_addition(new, self._next, span, alone=False)
+                running.check_addition(new, self.next, span, alone=False)
             self._leave(name)
             return self._enter(name, replace(new, name=name), span)
         for running in streams:
             running.check_update(query, number)
-        self._members[name] = (number, new, span)
+        self.members[name] = (number, new, span)
         return latest_admission(name, [running.update(name, new, number, span, before) for running in streams])
 
     # ------------------------------------------------------------ what sb.run and sb.stream use
 
     def first(self) -> TopK:
         """Any query: they agree in the clock and in what goes out."""
-        if not self._members:
+        if not self.members:
             msg = "the workload has no query: write sb.Workload([sb.TopK(k=..., by=..., window=...)])"
             raise QueryError(msg)
-        return next(iter(self._members.values()))[1]
+        return next(iter(self.members.values()))[1]
 
-    def chosen(self, engine: str) -> str:
-        """The name of the engine, "auto" resolved; it serves every query."""
-        return resolve_engine(engine, self.values())
+    def queries(self) -> dict[str, TopK]:
+        """Return the queries by name."""
+        return {name: query for name, (_, query, _) in self.members.items()}
 
-    def told(self, options: Mapping[str, object] | None, engine: str) -> Mapping[str, object] | None:
-        """The options, if the engine takes them for every family."""
-        if not options:
-            return None
-        chosen = self.chosen(engine)
-        for family in self.families(chosen):
-            check_options(chosen, family, options)
-        return options
+    def engine(self, engine: str) -> str:
+        """Return the name of the engine, "auto" resolved; it serves every query."""
+        return resolve_engine(engine, self.queries().values())
+
+    def check_options(self, options: Mapping[str, object] | None, engine: str) -> None:
+        """Raise unless the engine takes the options for every family."""
+        for family in self.families(engine) if options else ():
+            check_options(engine, family, options)
 
     def families(self, engine: str = "sweep") -> list[Family]:
         """The families of the queries that take part now, as `engine` serves them."""
-        queries = [query for _, query, _ in self._members.values()]
-        places = {at: (number, span) for at, (number, _, span) in enumerate(self._members.values())}
+        queries = [query for _, query, _ in self.members.values()]
+        places = {at: (number, span) for at, (number, _, span) in enumerate(self.members.values())}
         bounded = [at for at, (_, span) in places.items() if span != (NEVER, AFTER)]
         found = []
         few = few_point_queries(engine, queries[0].emit) if queries else None
-        for family in families(queries, list(self._members), few=few, bounded=bounded):
+        for family in families(queries, list(self.members), few=few, bounded=bounded):
             members = []
             for m in family.members:
                 number, span = places[m.number]
                 members.append(limited(replace(m, number=number), span))
-            found.append(family.with_reserve(self._reserve).with_members(members))
+            found.append(family.with_reserve(self.reserve).with_members(members))
         return found
 
-    def only(self, names: Sequence[str]) -> Workload:
-        """Some of the queries, under the same names."""
-        some = Workload(replace(self[name], name=name) for name in names)
-        some._members = {name: (at, some[name], self._member(name)[2]) for at, name in enumerate(names)}
+    def only(self, names: Sequence[str]) -> WorkloadQueries:
+        """Return some of the queries, under the same names."""
+        some = WorkloadQueries([replace(self.member(name)[1], name=name) for name in names], None)
+        some.members = {name: (at, some.member(name)[1], self.member(name)[2]) for at, name in enumerate(names)}
         return some
+
+    def numbers(self) -> dict[str, list[int]]:
+        """Return the number and the bounds of each query by name, as a snapshot has them."""
+        return {name: [number, *span] for name, (number, _, span) in self.members.items()}
+
+    def renumber(self, numbers: Mapping[str, Sequence[int]], following: int) -> None:
+        """Go on with the numbers and bounds of a snapshot, and the number of the next query to come."""
+        if self._running and numbers != self.numbers():
+            msg = "workload must run in no other stream to be resumed: write sb.Workload([...]) once more"
+            raise SnapshotError(msg)
+        for name, (number, low, high) in numbers.items():
+            self.members[name] = (number, self.members[name][1], (low, high))
+        self.next = max(self.next, following)
 
     def settle(self) -> None:
         """From now on no query may come or go: there are joins, which share a replica from the start."""
@@ -206,11 +250,6 @@ class Workload(Mapping[str, TopK]):
     def attach(self, running: Any) -> None:
         """Let a running pipeline follow as queries come and go."""
         self._running.add(running)
-
-    @property
-    def reserve(self) -> Reserve | None:
-        """What is held ready for queries to come."""
-        return self._reserve
 
     # ------------------------------------------------------------ the rest
 
@@ -227,13 +266,13 @@ class Workload(Mapping[str, TopK]):
 
     def _enter(self, name: str, query: TopK, span: tuple[int, int]) -> Admission:
         """Let a query that fits take part."""
-        number, self._next = self._next, self._next + 1
-        self._members[name] = (number, query, span)
+        number, self.next = self.next, self.next + 1
+        self.members[name] = (number, query, span)
         return latest_admission(name, [running.add(name, query, number, span) for running in self._streams()])
 
     def _leave(self, name: str) -> None:
         """Let a query that may go leave all streams."""
-        number, query, _ = self._members.pop(name)
+        number, query, _ = self.members.pop(name)
         for running in self._streams():
             running.remove(query, number)
 
@@ -241,14 +280,15 @@ class Workload(Mapping[str, TopK]):
         if query.of:
             msg = f"of={query.of!r} ranks keys, which a workload cannot share: run this query by itself"
             raise QueryError(msg)
-        if self._reserve is not None:
-            self._reserve.check(int(query.k), query.window)
+        if self.reserve is not None:
+            self.reserve.check(int(query.k), query.window)
 
-    def _member(self, name: str) -> tuple[int, TopK, tuple[int, int]]:
-        if name not in self._members:
-            msg = f"name={name!r} is no query of this workload: {nearest(str(name), self._members)}"
+    def member(self, name: str) -> tuple[int, TopK, tuple[int, int]]:
+        """Return the number, the query and its bounds; raise if there is no such query."""
+        if name not in self.members:
+            msg = f"name={name!r} is no query of this workload: {nearest(str(name), self.members)}"
             raise QueryError(msg)
-        return self._members[name]
+        return self.members[name]
 
 
 def _listed(queries: object) -> list[TopK]:
