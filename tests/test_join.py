@@ -415,10 +415,10 @@ def test_nothing_that_a_table_gives_stops_the_stream(given):
 def test_groups_are_held_against_their_own_truth():
     ours = pa.table({"window_end": [1, 1], "city": ["p", "q"], "rank": [1, 1], "user": ["a", "b"]})
     true = pa.table({"window_end": [1, 1], "city": ["p", "q"], "rank": [1, 1], "user": ["a", "c"]})
-    with pytest.raises(sb.SchemaError, match="rank 1 comes twice in one window: name the columns that make groups"):
+    with pytest.raises(sb.SchemaError, match="got 1 twice"):
         sb.evaluate(ours, true, by="user")
     assert sb.evaluate(ours, true, by="user", per="city").precision.tolist() == [1, 0]
-    with pytest.raises(sb.QueryError, match="k=0 counts no rank"):
+    with pytest.raises(sb.QueryError, match=r"k must be an integer .* got 0"):
         sb.evaluate(ours, true, by="user", per="city", k=0)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.errors import ParseError
 from skyband.lang import Job, load
-from skyband.lang.env_template import EnvTemplate
 from skyband.lang.job import Cluster, Input, Output, Trigger, Watermark
+from skyband.lang.text import EnvTemplate
 
 WHOLE = """\
 name: trades

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.errors import QueryError, SchemaError
+from skyband.errors import SchemaError, nearest
+from skyband.query.limits import MAX_K
+from skyband.query.validation import check_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,9 +43,9 @@ def ndcg(answer: Sequence[Hashable], truth: Sequence[Hashable] | Mapping[Hashabl
 
 
 def precision(answer: Sequence[Hashable], truth: Sequence[Hashable], k: int) -> float:
-    """Which part of the first k belongs there.
+    """Share of the first k items that are among the true first k.
 
-    Where the truth has fewer than k items, the part of those that were found.
+    Where the truth has fewer than k items, the share of those that were found.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def precision(answer: Sequence[Hashable], truth: Sequence[Hashable], k: int) -> 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How near answers came to the truth, window by window."""
+    """nDCG and precision of answers, window by window."""
 
     window: tuple[object, ...]
     ndcg: np.ndarray
@@ -65,12 +66,12 @@ class Evaluation:
 
     @property
     def ndcg_error(self) -> np.ndarray:
-        """The cumulated 1 - nDCG after each window."""
+        """The cumulative 1 - nDCG after each window."""
         return np.cumsum(1 - self.ndcg)
 
     @property
     def precision_error(self) -> np.ndarray:
-        """The cumulated 1 - precision after each window."""
+        """The cumulative 1 - precision after each window."""
         return np.cumsum(1 - self.precision)
 
     def __str__(self) -> str:
@@ -86,20 +87,20 @@ def evaluate(
     prefix: str = "",
     per: str | Sequence[str] = (),
 ) -> Evaluation:
-    """Hold answers against the true ones.
+    """Compare answers with the true ones.
 
     Parameters
     ----------
     answers, oracle
-        What `run` gave: of the query in question, and of one that knows the truth.
+        Results of `run`: of the query, and of one whose answers are exact.
     by
-        The column that says what a row is about, such as the key of a join.
+        The column that identifies a row, such as the key of a join.
     k
-        How many ranks count. Default: the largest rank there is.
+        Number of ranks to compare. Default: the largest rank.
     prefix
         The query's `prefix`.
     per
-        The columns that make groups, each with a list of its own: the query's `per`; of many queries "query".
+        The group columns: the query's `per`; for many queries "query".
 
     Returns
     -------
@@ -115,9 +116,8 @@ def evaluate(
     >>> print(sb.evaluate(ours, true, by="user"))
     1 windows: nDCG 0.83, precision 0.50 of 1
     """
-    if k is not None and (isinstance(k, bool) or not isinstance(k, Integral) or k < 1):
-        msg = f"k={k!r} counts no rank: write a whole number of at least 1, or leave it out"
-        raise QueryError(msg)
+    if k is not None:
+        check_integer("k", k, 1, MAX_K)
     groups = [per] if isinstance(per, str) else list(per)
     from skyband.runtime.source import as_table
 
@@ -132,18 +132,18 @@ def evaluate(
 
 
 def _lists(table: pa.Table, by: str, prefix: str, per: list[str]) -> dict[object, list[Hashable]]:
-    """The items of each window, best first."""
+    """Return the items of each window, best first."""
     end, rank = prefix + "window_end", prefix + "rank"
     for name in (end, rank, by, *per):
         if name not in table.column_names:
-            msg = f"the answers have no column {name!r}: there are {', '.join(table.column_names)}"
+            msg = f"the answers have no column {name!r}: {nearest(name, table.column_names)}"
             raise SchemaError(msg)
     lists: dict[object, list[Hashable]] = {}
     before: tuple[object, ...] | None = None
     ordered = table.select([end, *per, rank, by]).sort_by([(name, "ascending") for name in (end, *per, rank)])
     for *window, place, item in zip(*(column.to_pylist() for column in ordered.columns), strict=True):
         if (*window, place) == before:
-            msg = f'rank {place} comes twice in one window: name the columns that make groups, such as per=["city"]'
+            msg = f'a rank must occur once in a window, got {place} twice: name the group columns, such as per=["city"]'
             raise SchemaError(msg)
         before = (*window, place)
         lists.setdefault(window[0] if not per else tuple(window), []).append(item)

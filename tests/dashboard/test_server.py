@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from shown import answers, fetch, fetched
 
 import skyband as sb
-from skyband.dashboard import Dashboard, Hub, connections
+from skyband.dashboard import Dashboard, Hub, app
 from skyband.dashboard import events as event_stream
 from skyband.errors import DashboardError
 
@@ -335,7 +335,7 @@ HALVES = {
 
 @pytest.mark.parametrize("half", HALVES)
 def test_a_request_that_is_not_completed_in_time_is_closed(half, monkeypatch):
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(app, "REQUEST_SECONDS", 0.3)
     with Dashboard(Hub(), port=0, token=None if "nobody" in half else TOKEN) as dashboard:
         with connected(dashboard) as link:
             first, *drops = HALVES[half]
@@ -358,14 +358,14 @@ def test_a_request_that_is_not_completed_in_time_is_closed(half, monkeypatch):
 
 
 def test_a_stream_goes_on_when_its_request_is_complete(monkeypatch):
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(app, "REQUEST_SECONDS", 0.1)
     monkeypatch.setattr(event_stream, "_HEARTBEAT_PERIODS", 1)
     with Dashboard(Hub(), port=0) as dashboard:
         assert [name for name, _ in events(dashboard, "/api/stream", 6)][2:] == ["beat"] * 4
 
 
 def test_connections_beyond_the_limit_are_closed(monkeypatch):
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(app, "MAX_CONNECTIONS", 3)
     with Dashboard(Hub(), port=0) as dashboard, contextlib.ExitStack() as stack:
         for _ in range(3):
             link = stack.enter_context(connected(dashboard))
@@ -375,7 +375,7 @@ def test_connections_beyond_the_limit_are_closed(monkeypatch):
 
 
 def test_a_client_that_does_not_read_is_closed(monkeypatch):
-    monkeypatch.setattr(connections, "STALL_SECONDS", 0.1)
+    monkeypatch.setattr(app, "STALL_SECONDS", 0.1)
     hub = Hub()
     hub.answers("q", answers(0, [f"{i} {'x' * 100}" for i in range(5000)]))
     with Dashboard(hub, port=0) as dashboard, socket.socket() as link:

@@ -18,15 +18,13 @@ from skyband.view.model import (
     best_kmax,
     cost_curve,
     expected_interval,
-    frequency_bound,
     hitting_time,
     refill_frequencies,
     refill_frequency,
-    survival_bound,
-    survival_bound_drifting,
 )
 from skyband.view.policy import Adaptive, WorkloadStats
 from skyband_lab.bench.updates import WORKLOADS, moving_window, zipf_means
+from skyband_lab.reproduce.bounds import frequency_bound, survival_bound, survival_bound_drifting
 
 TABLE_1 = [  # N, n, lower bound on Pr[Z > N], upper bound on E[N / Z]: as printed
     (100, 30, 0.9556, 1.1037),

@@ -159,7 +159,7 @@ def parse_text(text: str, language: str | None = None, functions: Mapping[str, s
     """
     from skyband.lang.parse import detect_language, parse_at
     from skyband.lang.pipeline_file import read_job
-    from skyband.lang.position import Position
+    from skyband.lang.text import Position
     from skyband.lang.yaml_node import read_yaml
 
     file, content = _read_text(text)

@@ -215,7 +215,7 @@ def check_bytecode() -> Finding:
     missing = [name for name in ("numpy", "pandas", "pyarrow", "pyspark", "skyband") if not _has_bytecode(name)]
     if not missing:
         return Finding("modules", OK, "compiled already, though PYTHONDONTWRITEBYTECODE is set")
-    found = f"PYTHONDONTWRITEBYTECODE is set, and {', '.join(missing)} are not compiled"
+    found = f"PYTHONDONTWRITEBYTECODE is set, but these are not compiled: {', '.join(missing)}"
     do = "unset PYTHONDONTWRITEBYTECODE, or every Python worker of Spark compiles them again: 3 to 4 seconds"
     return Finding("modules", WARNING, found, do)
 
@@ -232,7 +232,7 @@ def _has_bytecode(name: str) -> bool:
 
 def check_pipeline(job: Job) -> Iterator[Finding]:
     """Check whether what a pipeline file names exists."""
-    from skyband.lang.env_template import variables_in
+    from skyband.lang.text import variables_in
 
     queries = "1 query" if len(job.statements) == 1 else f"{len(job.statements)} queries"
     yield Finding("pipeline", OK, f"{job.name}: {queries}, {job.source.kind} to {job.sink.kind}")

@@ -6,13 +6,13 @@ import json
 import re
 import sys
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from skyband.errors import QueryError, SkybandError
+from skyband.lang.job import SinkKind, SourceKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,30 +32,6 @@ Examples:
 """
 
 _FILES = ("parquet", "json", "csv")
-
-
-class Source(StrEnum):
-    """Kinds of sources."""
-
-    parquet = "parquet"
-    json = "json"
-    csv = "csv"
-    kafka = "kafka"
-    rate = "rate"
-    redis = "redis"
-    mqtt = "mqtt"
-
-
-class Sink(StrEnum):
-    """Kinds of sinks."""
-
-    console = "console"
-    parquet = "parquet"
-    json = "json"
-    csv = "csv"
-    memory = "memory"
-    latest = "latest"
-    kafka = "kafka"
 
 
 @dataclass(frozen=True)
@@ -82,7 +58,7 @@ def init(
     *,
     file: Annotated[Path, typer.Argument(help="The file to write; - prints it.")] = Path("pipeline.yaml"),
     name: Annotated[str | None, typer.Option(help="Name of the pipeline.")] = None,
-    source: Annotated[Source | None, typer.Option(help="Kind of the source.")] = None,
+    source: Annotated[SourceKind | None, typer.Option(help="Kind of the source.")] = None,
     path: Annotated[str | None, typer.Option(help="Folder of the files.")] = None,
     url: Annotated[str | None, typer.Option(help="Address of Kafka, Redis or MQTT.")] = None,
     topic: Annotated[str | None, typer.Option(help="Topic or stream there.")] = None,
@@ -93,7 +69,7 @@ def init(
     window: Annotated[str | None, typer.Option(help='Size and slide: "10 minutes/1 minute".')] = None,
     per: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Group column; repeatable.")] = None,
     late: Annotated[str | None, typer.Option(help="Allowed lateness of rows.")] = None,
-    sink: Annotated[Sink | None, typer.Option(help="Kind of the sink.")] = None,
+    sink: Annotated[SinkKind | None, typer.Option(help="Kind of the sink.")] = None,
     output: Annotated[str | None, typer.Option(help="Folder or address of the sink.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Use defaults for what is not given.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
@@ -101,16 +77,16 @@ def init(
 ) -> None:
     """Collect the options, check the file they make, and write it."""
     from skyband.lang.pipeline_file import read_job
-    from skyband.lang.position import Position
+    from skyband.lang.text import Position
     from skyband.lang.yaml_node import read_yaml
 
     if str(file) != "-" and file.exists() and not force:
         msg = f"file={str(file)!r} exists: add --force to overwrite it, or give another name"
         raise QueryError(msg)
     given = {
-        "name": name, "kind": source and source.value, "path": path, "url": url, "topic": topic, "schema": schema,
+        "name": name, "kind": source, "path": path, "url": url, "topic": topic, "schema": schema,
         "time": time, "by": by, "k": k, "window": window, "per": ", ".join(per or []) or None, "late": late,
-        "sink": sink and sink.value, "output": output,
+        "sink": sink, "output": output,
     }  # fmt: skip
     flags = {field: value for field, value in given.items() if value is not None}
     options = _read_schema(replace(PipelineOptions(), **flags))  # type: ignore[arg-type]
@@ -131,7 +107,7 @@ def init(
 
 def _ask(options: PipelineOptions) -> PipelineOptions:
     """Ask what matters most; an empty answer keeps the default."""
-    kind = typer.prompt(f"Source ({', '.join(Source)})", options.kind)
+    kind = typer.prompt(f"Source ({', '.join(get_args(SourceKind))})", options.kind)
     options = replace(options, kind=kind)
     if kind in _FILES:
         options = _read_schema(replace(options, path=typer.prompt("Folder of the files", "data/")))
@@ -145,7 +121,7 @@ def _ask(options: PipelineOptions) -> PipelineOptions:
         "window": "Window (size/slide)",
         "per": "Group columns (empty for none)",
         "late": "Allowed lateness",
-        "sink": f"Sink ({', '.join(Sink)})",
+        "sink": f"Sink ({', '.join(get_args(SinkKind))})",
     }
     for field, question in questions.items():
         if field == "schema" and (options.schema or kind == "rate"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skyband.cli._common import parse_text
 from skyband.errors import QueryError
+from skyband.lang.parse import Language
 
 if TYPE_CHECKING:
     from skyband.lang.statement import Statement
@@ -30,14 +30,6 @@ Examples:
 """
 
 
-class Language(StrEnum):
-    """Languages that can be read and written."""
-
-    sql = "sql"
-    rspql = "rspql"
-    yaml = "yaml"
-
-
 def parse(
     *,
     text: Annotated[str, typer.Argument(help="A file, - for stdin, or the text itself.")],
@@ -50,7 +42,7 @@ def parse(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Parse the text and print its parts, or the translation."""
-    found = parse_text(text, language.value if language else None, parse_functions(function or []))
+    found = parse_text(text, language, parse_functions(function or []))
     if to is not None:
         print("\n\n".join(_translate(statement, to).rstrip() for statement in found.statements))
         return
@@ -106,7 +98,7 @@ def _describe_job(job: Any) -> dict[str, Any]:
     """Return the rest of a pipeline file, with variables as they are written."""
     if job is None:
         return {}
-    from skyband.lang.env_template import variables_in
+    from skyband.lang.text import variables_in
 
     return {
         "name": job.name,
@@ -142,5 +134,5 @@ def _to_text(value: Any) -> str:
 def _translate(statement: Statement, to: Language) -> str:
     from skyband import lang
 
-    write = {Language.sql: lang.to_sql, Language.rspql: lang.to_rspql, Language.yaml: lang.to_yaml}[to]
-    return write(statement)
+    write: Any = {"sql": lang.to_sql, "rspql": lang.to_rspql, "yaml": lang.to_yaml}[to]
+    return str(write(statement))

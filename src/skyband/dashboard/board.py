@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.dashboard.values import to_comparable, to_hashable, to_json, value_kind
+from skyband.dashboard.history import to_comparable, to_hashable, to_json, value_kind
 
 if TYPE_CHECKING:
     from skyband.dashboard.history import AnswerColumns, AnswerHistory, Group

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.dashboard.board import Board
-from skyband.dashboard.history import AnswerHistory
+from skyband.dashboard.history import AnswerHistory, to_text
 from skyband.dashboard.metrics import check_metrics
-from skyband.dashboard.values import to_text
 from skyband.errors import DashboardError
 from skyband.redaction import redact
 

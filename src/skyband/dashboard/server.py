@@ -84,8 +84,7 @@ class Dashboard:
         if self._thread is not None:
             return self
         uvicorn = _uvicorn()
-        from skyband.dashboard.app import build_app
-        from skyband.dashboard.connections import BoundedProtocol
+        from skyband.dashboard.app import BoundedProtocol, build_app
 
         self._stream = EventStream(self.hub)
         secure = self._tls is not None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from skyband.lang.env_template import EnvTemplate, Settings, fill_settings
+from skyband.lang.text import EnvTemplate, Settings, fill_settings
 from skyband.query.trees import column_names
 from skyband.query.validation import check_choice, invalid
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from skyband.lang.position import Position, errors_at
+from skyband.lang.text import Position, errors_at
 from skyband.query.expression import check_unicode
 from skyband.query.validation import check_choice, invalid
 
@@ -58,12 +58,12 @@ def parse(
     Examples
     --------
     >>> import skyband as sb
-    >>> asked = sb.parse('''
+    >>> statement = sb.parse('''
     ...     SELECT symbol, price, rn FROM (
     ...       SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) AS rn
     ...       FROM TABLE(TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE)))
     ...     WHERE rn <= 1''')
-    >>> asked.query == sb.TopK(k=1, by="price", window=sb.Tumbling("1 minute"), time="ts")
+    >>> statement.query == sb.TopK(k=1, by="price", window=sb.Tumbling("1 minute"), time="ts")
     True
     """
     if not isinstance(text, str):

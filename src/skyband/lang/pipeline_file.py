@@ -1,4 +1,4 @@
-"""Pipeline files: YAML that says where rows come from, what is asked, and where answers go."""
+"""Pipeline files: YAML that says where rows come from, which queries run, and where answers go."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from skyband.errors import QueryError, SourceError, TableError, nearest
 from skyband.lang.job import Cluster, Input, Job, Output, Service, Trigger, Watermark
-from skyband.lang.position import Position
 from skyband.lang.query_yaml import build, read_query
 from skyband.lang.services import SERVICE_FIELDS, join_options
+from skyband.lang.text import Position
 from skyband.lang.yaml_node import YamlNode, read_yaml
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def read_job(node: YamlNode) -> Job:
         raise node.error("must have a source: add source: {kind: parquet, path: ...}")
     source = _configured(Input, found["source"])
     statements = _statements(node, found)
-    asked = found[next(name for name in _QUERY_FIELDS if name in found)]
-    _check_columns(asked, source, statements)
+    query_node = found[next(name for name in _QUERY_FIELDS if name in found)]
+    _check_columns(query_node, source, statements)
     early = found["early"].flag() if "early" in found else False
     if early and any(one.query.emit != "answers" for one in statements):
         raise found["early"].error("must be false unless every query has emit: answers")
@@ -71,7 +71,7 @@ def read_job(node: YamlNode) -> Job:
         for name, one in (found["services"].entries() if "services" in found else {}).items()
     }
     name = found["name"].text("a name") if "name" in found else "skyband"
-    statements = tuple(_with_services(one, asked, services) for one in statements)
+    statements = tuple(_with_services(one, query_node, services) for one in statements)
     return Job(
         name=name,
         source=source,
@@ -125,16 +125,16 @@ def _statements(node: YamlNode, found: dict[str, YamlNode]) -> tuple[Statement, 
         raise node.error("must have a query: add query: {k: 10, by: price, window: ..., time: ts}")
     if len(given) > 1:
         raise found[given[1]].error(f"must not stand beside {given[0]}: keep one; queries: [...] holds several")
-    [name], asked = given, found[given[0]]
+    [name], query_node = given, found[given[0]]
     if name in ("sql", "rspql"):
-        return (_from_text(name, asked),)
+        return (_from_text(name, query_node),)
     if name == "query":
-        return (_statement(asked),)
-    if not isinstance(asked.value, list) or not asked.value:
-        raise asked.wrong("a list of queries: write - {k: ...} for each")
-    statements = tuple(map(_statement, asked.value))
+        return (_statement(query_node),)
+    if not isinstance(query_node.value, list) or not query_node.value:
+        raise query_node.wrong("a list of queries: write - {k: ...} for each")
+    statements = tuple(map(_statement, query_node.value))
     names: dict[str, YamlNode] = {}
-    for one, item in zip(statements, asked.value, strict=True):
+    for one, item in zip(statements, query_node.value, strict=True):
         if one.query.name is not None and names.setdefault(one.query.name, item) is not item:
             raise item.error(f"must have a name of its own, got {one.query.name!r} again")
     return statements
@@ -155,7 +155,7 @@ def _from_text(language: str, node: YamlNode) -> Statement:
     return parse_at(node.text(f"a query in {language}", variables=True), language, node.inner or node.position)
 
 
-def _check_columns(asked: YamlNode, source: Input, statements: tuple[Statement, ...]) -> None:
+def _check_columns(query_node: YamlNode, source: Input, statements: tuple[Statement, ...]) -> None:
     """Raise if the schema of the source lacks a column that a query names."""
     if source.columns is None:
         return
@@ -169,7 +169,7 @@ def _check_columns(asked: YamlNode, source: Input, statements: tuple[Statement, 
         named["by"] = () if callable(query.by) else query.by.columns
         for field, name in ((field, name) for field, names in named.items() for name in names):
             if name is not None and name not in known:
-                at = asked.entries().get(field, asked) if isinstance(asked.value, dict) else asked
+                at = query_node.entries().get(field, query_node) if isinstance(query_node.value, dict) else query_node
                 raise at.error(f"names column {name!r}, which source.schema does not have: {nearest(name, known)}")
 
 
@@ -223,11 +223,11 @@ def _cluster(node: YamlNode) -> Cluster:
     )
 
 
-def _with_services(statement: Statement, asked: YamlNode, services: dict[str, Service]) -> Statement:
+def _with_services(statement: Statement, query_node: YamlNode, services: dict[str, Service]) -> Statement:
     name = None if statement.remote is None else statement.remote.service
     if name is not None and name not in services:
-        raise asked.error(f"joins {name!r}, which is not under services: {nearest(name, services)}")
+        raise query_node.error(f"joins {name!r}, which is not under services: {nearest(name, services)}")
     try:
         return statement.with_services(services)
     except (QueryError, TableError) as error:
-        raise asked.error(str(error)) from None
+        raise query_node.error(str(error)) from None

@@ -9,9 +9,9 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from skyband.errors import ParseError, QueryError
-from skyband.lang.position import errors_at
 from skyband.lang.services import join_options
 from skyband.lang.statement import NAMED_SERVICE, Remote, Statement
+from skyband.lang.text import errors_at
 from skyband.lang.yaml_node import YamlNode
 from skyband.query import AllTime, Counting, Distance, Sliding, TopK, Weighted, distance, weighted
 from skyband.query.duration import spell_duration
@@ -124,29 +124,29 @@ def query_values(query: TopK) -> dict[str, Any]:
         raise invalid("by", "be an expression to be written as text", query.by)
     if query.join is not None:
         raise invalid("join", NAMED_SERVICE, query.join.table)
-    shown: dict[str, Any] = {"name": query.name} if query.name is not None else {}
-    shown |= {"k": query.k, "by": _score_values(query.by)}
+    values: dict[str, Any] = {"name": query.name} if query.name is not None else {}
+    values |= {"k": query.k, "by": _score_values(query.by)}
     if not isinstance(query.window, AllTime):
-        shown["window"] = _window_values(query.window)
+        values["window"] = _window_values(query.window)
     for name, parameter in signature(TopK).parameters.items():
         value = getattr(query, name)
         default = bool(getattr(query.by, "ascending", False)) if name == "ascending" else parameter.default
         if name not in ("name", "k", "by", "window") and value != default:
-            shown[name] = list(value) if isinstance(value, tuple) else value
-    for name, value in shown.items():
+            values[name] = list(value) if isinstance(value, tuple) else value
+    for name, value in values.items():
         if any("${" in text for text in _texts(value)):
             raise invalid(name, "not have ${ to be written in YAML, where it names a variable", value)
-    return shown
+    return values
 
 
 def _window_values(window: Sliding | Counting) -> dict[str, Any]:
     if isinstance(window, Counting):
         return {"rows": window.size} | ({"every": window.slide} if window.slide > 1 else {})
     slide = window.slide if isinstance(window.slide, str) else spell_duration(window.slide)
-    shown = {"size": spell_duration(window.size), "slide": slide}
+    values = {"size": spell_duration(window.size), "slide": slide}
     if window.origin:
-        shown["origin"] = spell_duration(window.origin)
-    return shown | ({"closed": "right"} if window.closed == "right" and window.kind == "slide" else {})
+        values["origin"] = spell_duration(window.origin)
+    return values | ({"closed": "right"} if window.closed == "right" and window.kind == "slide" else {})
 
 
 def _score_values(by: Any) -> str | dict[str, Any]:
@@ -154,10 +154,10 @@ def _score_values(by: Any) -> str | dict[str, Any]:
         return {"weighted": dict(zip(by.columns, by.weights, strict=True))}
     if not isinstance(by, Distance):
         return str(by)
-    shown: dict[str, Any] = {"columns": list(by.columns), "to": list(by.to)}
+    values: dict[str, Any] = {"columns": list(by.columns), "to": list(by.to)}
     if by.metric != "euclidean":
-        shown["metric"] = by.metric
-    return {"distance": shown | ({"weights": list(by.weights)} if by.weights else {})}
+        values["metric"] = by.metric
+    return {"distance": values | ({"weights": list(by.weights)} if by.weights else {})}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -42,10 +42,10 @@ def bind(pattern: Pattern, source: object) -> object:
     --------
     >>> from datetime import datetime
     >>> import skyband as sb
-    >>> asked = sb.parse('''SELECT ?user FROM NAMED WINDOW :W ON :S [RANGE 1m STEP 1m]
+    >>> statement = sb.parse('''SELECT ?user FROM NAMED WINDOW :W ON :S [RANGE 1m STEP 1m]
     ...     WHERE { WINDOW :W { ?user :likes ?n } } ORDER BY DESC(?n) LIMIT 1''')
     >>> chunks = [(datetime(2024, 1, 1, 12, 0, 30), ":ann :likes 3 . :bob :likes 5 .")]
-    >>> sb.run(asked, chunks).select(["rank", "user"]).to_pylist()
+    >>> sb.run(statement, chunks).select(["rank", "user"]).to_pylist()
     [{'rank': 1, 'user': 'urn:skyband:bob'}]
     """
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in _QUADS:

@@ -8,8 +8,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, nearest
-from skyband.lang.env_template import EnvTemplate
 from skyband.lang.job import Service
+from skyband.lang.text import EnvTemplate
 from skyband.query import Calls, Join, Refresh
 from skyband.query.join import PARTS
 from skyband.query.validation import check_known, invalid

@@ -68,8 +68,8 @@ class Statement:
     Examples
     --------
     >>> import skyband as sb
-    >>> asked = sb.parse("{k: 1, by: price, window: 1 minute, time: ts}")
-    >>> asked.query == sb.TopK(k=1, by="price", window=sb.Tumbling("1 minute"), time="ts")
+    >>> statement = sb.parse("{k: 1, by: price, window: 1 minute, time: ts}")
+    >>> statement.query == sb.TopK(k=1, by="price", window=sb.Tumbling("1 minute"), time="ts")
     True
     """
 
@@ -88,8 +88,8 @@ class Statement:
         >>> import skyband as sb
         >>> from skyband.tables import Memory
         >>> text = "{k: 1, by: x + y, window: 1 minute, time: t, unit: s, join: {service: crm, on: u, columns: [y]}}"
-        >>> asked = sb.parse(text).with_services({"crm": Memory({"u": [1, 2], "y": [5, 6]}, key="u")})
-        >>> sb.run(asked, {"t": [0, 1], "u": [1, 2], "x": [3, 1]})["score"].to_pylist()
+        >>> statement = sb.parse(text).with_services({"crm": Memory({"u": [1, 2], "y": [5, 6]}, key="u")})
+        >>> sb.run(statement, {"t": [0, 1], "u": [1, 2], "x": [3, 1]})["score"].to_pylist()
         [8.0]
         """
         if self.remote is None:
@@ -120,7 +120,7 @@ class Statement:
                 known = nearest(name, answers.schema.names)
                 msg = f"SELECT names column {name!r}, which the answer does not have: {known}"
                 raise SchemaError(msg)
-        return answers.select([name for name, _ in self.columns]).rename_columns([shown for _, shown in self.columns])
+        return answers.select([name for name, _ in self.columns]).rename_columns([alias for _, alias in self.columns])
 
     def check_writable(self, language: str, **only: Any) -> Sliding:
         """Return the window if the query can be written; `only` has fields with the one value they may have."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from skyband.errors import ParseError, nearest
-from skyband.lang.env_template import EnvTemplate, Settings
-from skyband.lang.position import Position, errors_at
+from skyband.lang.text import EnvTemplate, Position, Settings, errors_at
 from skyband.query.duration import parse_duration, spell_duration
 from skyband.query.expression import check_unicode
 from skyband.query.validation import parse_integer
@@ -23,7 +22,6 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NULL = ("", "~", "null", "Null", "NULL")
 _FLAGS = {"true": True, "True": True, "false": False, "False": False}
 _DEPTH = 20
-_Choice = TypeVar("_Choice", bound=str)
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,9 @@ class YamlNode:
 
     def wrong(self, expected: str) -> ParseError:
         """Return the error to raise if the value is something else than expected."""
-        shown = {"dict": "a mapping", "list": "a list"}.get(type(self.value).__name__)
-        shown = shown or ("nothing" if self.is_null else repr(self.value[:60]))
-        return self.error(f"must be {expected}, got {shown}")
+        given = {"dict": "a mapping", "list": "a list"}.get(type(self.value).__name__)
+        given = given or ("nothing" if self.is_null else repr(self.value[:60]))
+        return self.error(f"must be {expected}, got {given}")
 
     @property
     def is_null(self) -> bool:
@@ -119,15 +117,6 @@ class YamlNode:
         if self.plain and _INTEGER.fullmatch(self.value):
             return self.integer()
         return float(self.value) if self.plain and _NUMBER.fullmatch(self.value) else self.value
-
-    def choice(self, choices: Iterable[_Choice]) -> _Choice:
-        """Return one of some names."""
-        known = list(choices)
-        name = self.text(" or ".join(known))
-        for choice in known:
-            if choice == name:
-                return choice
-        raise self.error(f"must be one of {', '.join(known)}, got {name!r}: {nearest(name, known)}")
 
     def duration(self) -> str:
         """Return a duration in words that Spark reads too."""

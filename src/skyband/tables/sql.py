@@ -6,6 +6,7 @@ Every read is one SELECT with bound values. `sql_score` writes the score, `chang
 from __future__ import annotations
 
 import hashlib
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -527,3 +528,22 @@ def _bind_ids(ids: list[object], dialect: str) -> Any:
     elif dialect == "postgresql":  # its strings hold no NUL
         ids = [i for i in ids if not (isinstance(i, str) and "\0" in i)]
     return alchemy.bindparam("ids", ids, type_=bind_type, expanding=True)
+
+
+# ---------------------------------------------------------------- names of version 0.1
+
+
+class SqlFetch(SqlTable):
+    """Deprecated: use `sb.tables.SqlTable`."""
+
+    def __init__(self, url: Any, table: str, key: str, *, schema: str | None = None) -> None:
+        warnings.warn("SqlFetch is now sb.tables.SqlTable", DeprecationWarning, stacklevel=2)
+        super().__init__(url, table, key, schema=schema)
+
+
+class Distant(SqlTable):
+    """Deprecated: use `sb.tables.SqlTable`."""
+
+    def __init__(self, url: str, name: str, key: str, schema: str | None = None, timeout: float | None = None) -> None:
+        warnings.warn("sb.tables.Distant is now sb.tables.SqlTable", DeprecationWarning, stacklevel=2)
+        super().__init__(url, name, key, schema=schema, timeout=timeout)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
     from skyband.errors import ParseError
-    from skyband.lang.position import Position
+    from skyband.lang.text import Position
 
 """What `:` stands for where no PREFIX says so."""
 
@@ -44,7 +44,7 @@ _HINTS = {
     "|": "write { ... } UNION { ... }",
 }
 _WORD = re.compile(r"\w+|.", re.DOTALL)
-_SHOWN = {
+_TOKEN_TEXT = {
     "VAR": "?variable", "IRIREF": "<iri>", "PNAME_LN": ":name", "PNAME_NS": ":name", "LBRACE": "{", "RBRACE": "}",
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "DOT": ".", "COMMA": ",", "SEMICOLON": ";", "$END": "end",
     "STAR": "*", "INTEGER": "a number", "DECIMAL": "a number", "DOUBLE": "a number", "STRING": "a text", "A": "a",
@@ -93,8 +93,8 @@ def _expected(error: Any) -> str:
     names: set[str] = set()
     for attribute in ("accepts", "expected", "allowed"):
         names = names or set(getattr(error, attribute, None) or ())
-    shown = sorted({_SHOWN.get(name, name) for name in names} - {"end"})
-    return f"write {' or '.join(shown[:6])}" if shown else "leave it out"
+    expected = sorted({_TOKEN_TEXT.get(name, name) for name in names} - {"end"})
+    return f"write {' or '.join(expected[:6])}" if expected else "leave it out"
 
 
 def subtrees(node: Any) -> list[Any]:

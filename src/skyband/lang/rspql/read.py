@@ -10,10 +10,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import nearest
-from skyband.lang.position import errors_at
 from skyband.lang.rspql.expression import ExpressionReader, Function
 from skyband.lang.rspql.grammar import Terms, parse_tree, subtrees
 from skyband.lang.statement import Remote, Statement
+from skyband.lang.text import errors_at
 from skyband.lang.triples import Pattern, Star, Term
 from skyband.query import RESERVED, Sliding, TopK
 from skyband.query.expression import Expression, parse
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lark import Token, Tree
 
-    from skyband.lang.position import Position
+    from skyband.lang.text import Position
 
 Pair = tuple[Term, Term]
 _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)

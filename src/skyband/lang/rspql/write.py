@@ -52,35 +52,35 @@ def to_rspql(query: TopK | Statement) -> str:
     ORDER BY DESC(?mentions + 2 * ?likes)
     LIMIT 1
     """
-    asked = query if isinstance(query, Statement) else Statement(query)
-    topk = asked.query
-    window = _check(asked)
+    statement = query if isinstance(query, Statement) else Statement(query)
+    topk = statement.query
+    window = _check(statement)
     assert isinstance(topk.by, Expression)
     tree, conditions = split_filters(topk.by.tree)
     score = to_sparql(tree)
-    label = _label(asked.window or "W")
+    label = _label(statement.window or "W")
     size, slide, _ = map(_duration, window.lengths.values())
     lines = [
         f"PREFIX : <{HOME}>",
         *([] if topk.name is None else [f"REGISTER STREAM {_label(topk.name)} AS"]),
-        f"SELECT {_chosen(asked, score)}",
-        f"FROM NAMED WINDOW {label} ON {_label(asked.source)} [RANGE {size} STEP {slide}]",
+        f"SELECT {_select_list(statement, score)}",
+        f"FROM NAMED WINDOW {label} ON {_label(statement.source)} [RANGE {size} STEP {slide}]",
         "WHERE {",
         f"  WINDOW {label} {{",
-        *(f"    {line}" for line in _group(asked.pattern or _pattern(topk.by, asked.remote))),
+        *(f"    {line}" for line in _group(statement.pattern or _pattern(topk.by, statement.remote))),
         *(f"    FILTER({to_sparql(condition)})" for condition in conditions),
         "  }",
     ]
-    if asked.remote is not None:
-        lines.append(f"  SERVICE {_label(asked.remote.service)} {{ {_service(asked.remote)} }}")
-    key = next((f"?{shown}" for what, shown in asked.columns or () if what == "score"), score)
+    if statement.remote is not None:
+        lines.append(f"  SERVICE {_label(statement.remote.service)} {{ {_service(statement.remote)} }}")
+    key = next((f"?{alias}" for name, alias in statement.columns or () if name == "score"), score)
     return "\n".join([*lines, "}", f"ORDER BY {'ASC' if topk.ascending else 'DESC'}({key})", f"LIMIT {topk.k}"])
 
 
-def _check(asked: Statement) -> Sliding:
-    window = asked.check_writable("RSP-QL", closed="right", per=(), id=None, of=())
-    if asked.query.join is not None and asked.remote is None:
-        raise invalid("join", NAMED_SERVICE, asked.query.join.table)
+def _check(statement: Statement) -> Sliding:
+    window = statement.check_writable("RSP-QL", closed="right", per=(), id=None, of=())
+    if statement.query.join is not None and statement.remote is None:
+        raise invalid("join", NAMED_SERVICE, statement.query.join.table)
     if window.origin:
         must = "be 0 s to be written in RSP-QL; it is given to sb.parse(text, origin=...)"
         raise invalid("origin", must, format_duration(window.origin))
@@ -127,11 +127,11 @@ def _label(name: str) -> str:
     raise invalid("names in RSP-QL", "have letters, digits and _, or be IRIs", name)
 
 
-def _chosen(asked: Statement, score: str) -> str:
-    if asked.columns is None:
+def _select_list(statement: Statement, score: str) -> str:
+    if statement.columns is None:
         return "*"
-    named = [(what, shown) for what, shown in asked.columns if what not in ("window_start", "window_end", "rank")]
-    return " ".join(f"({score} AS {_variable(shown)})" if what == "score" else _variable(what) for what, shown in named)
+    named = [(name, alias) for name, alias in statement.columns if name not in ("window_start", "window_end", "rank")]
+    return " ".join(f"({score} AS {_variable(alias)})" if name == "score" else _variable(name) for name, alias in named)
 
 
 def _duration(length: timedelta) -> str:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from skyband.errors import QueryError, nearest
-from skyband.lang.position import errors_at
-from skyband.lang.sql.tokens import SqlText, first_character
-from skyband.lang.sql.window_function import WindowFunction, find_window_function
+from skyband.lang.sql.tokens import SqlText, WindowFunction, find_window_function, first_character
 from skyband.lang.statement import Statement
+from skyband.lang.text import errors_at
 from skyband.query import TopK
 from skyband.query import expression as scores
 from skyband.query.aggregate import parse_total
@@ -26,7 +25,7 @@ from skyband.query.validation import parse_integer
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
-    from skyband.lang.position import Position
+    from skyband.lang.text import Position
 
 STREAM = "_w"  # stands for the window table function while sqlglot parses the rest
 _SHAPE = (
@@ -91,7 +90,7 @@ class _Outputs:
 
     def columns(self) -> tuple[tuple[str, str], ...] | None:
         """Return them as a statement has them; None for all."""
-        return None if self.star else tuple((what, shown) for shown, what in self.named.items())
+        return None if self.star else tuple((column, alias) for alias, column in self.named.items())
 
 
 class _Reader:
@@ -425,7 +424,7 @@ class _Reader:
         whole = isinstance(number, exp.Literal) and not number.is_string and str(number.this).isdigit()
         if kind not in (exp.LTE, exp.LT) or not ranked or not whole:
             also = ": further conditions go into the WHERE of the inner SELECT" if kind is exp.And else ""
-            name = next((shown for shown, what in outputs.named.items() if what == "rank"), "rn")
+            name = next((alias for alias, column in outputs.named.items() if column == "rank"), "rn")
             raise self.refuse(node, f"this must be a limit on the rank: write {name} <= 10{also}")
         with self.errors_at(node):
             return parse_integer("k", str(number.this)) - (kind is exp.LT)  # type: ignore[union-attr]

@@ -46,15 +46,15 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
     )
     WHERE rn <= 10
     """
-    asked = query if isinstance(query, Statement) else Statement(query)
-    topk = asked.query
-    window = _check(asked)
+    statement = query if isinstance(query, Statement) else Statement(query)
+    topk = statement.query
+    window = _check(statement)
     assert topk.time is not None
     size, slide, origin = window.lengths.values()
     lengths = [size] if size == slide else [slide, size]
     lengths += [origin] if origin else []
     function = "TUMBLE" if size == slide else "HOP"
-    stream = ".".join(quote_name(part) for part in (table or asked.source).split("."))
+    stream = ".".join(quote_name(part) for part in (table or statement.source).split("."))
     arguments = [f"TABLE {stream}", f"DESCRIPTOR({quote_name(topk.time)})", *map(_interval, lengths)]
     source = f"TABLE({function}({', '.join(arguments)}))"
     score, total = _score(topk), _total_name(topk)
@@ -74,8 +74,8 @@ def to_sql(query: TopK | Statement, *, table: str | None = None) -> str:
         rows = [f"  FROM {source}"]
     return "\n".join(
         [
-            f"SELECT {_picked(asked, total)} FROM (",  # noqa: S608 - names are quoted, the score is of the safe grammar
-            f"  SELECT *{'' if total else _score_column(asked)}, ROW_NUMBER() OVER (",
+            f"SELECT {_select_list(statement, total)} FROM (",  # noqa: S608 - names are quoted, the score is of the safe grammar
+            f"  SELECT *{'' if total else _score_column(statement)}, ROW_NUMBER() OVER (",
             f"    PARTITION BY {', '.join(['window_start', 'window_end', *map(quote_name, topk.per)])}",
             f"    ORDER BY {', '.join(keys)}",
             "  ) AS rn",
@@ -94,12 +94,12 @@ def _total_name(query: TopK) -> str:
     return name
 
 
-def _check(asked: Statement) -> Sliding:
-    query = asked.query
-    if query.join is not None or asked.remote is not None or asked.pattern is not None:
+def _check(statement: Statement) -> Sliding:
+    query = statement.query
+    if query.join is not None or statement.remote is not None or statement.pattern is not None:
         msg = "a join or triples cannot be written in SQL: use sb.to_rspql"
         raise QueryError(msg)
-    window = asked.check_writable("SQL", closed="left")
+    window = statement.check_writable("SQL", closed="left")
     for field, names in (("per", query.per), ("of", query.of)):
         if {"window_start", "window_end"} & set(names):
             raise invalid(field, "not have a column of the window to be written in SQL", list(names))
@@ -119,18 +119,18 @@ def _score(query: TopK) -> str:
     return sqlglot.parse_one(text, read=dialect()).sql(dialect=dialect(), comments=False)
 
 
-def _score_column(asked: Statement) -> str:
-    wanted = asked.columns is not None and any(what == "score" for what, _ in asked.columns)
-    return f", {_score(asked.query)} AS score" if wanted else ""
+def _score_column(statement: Statement) -> str:
+    wanted = statement.columns is not None and any(name == "score" for name, _ in statement.columns)
+    return f", {_score(statement.query)} AS score" if wanted else ""
 
 
-def _picked(asked: Statement, total: str) -> str:
-    if asked.columns is None:
+def _select_list(statement: Statement, total: str) -> str:
+    if statement.columns is None:
         return "*"
     words = []
-    for what, shown in asked.columns:
-        name = "rn" if what == "rank" else total if total and what == "score" else what
-        words.append(quote_name(name) if name == shown else f"{quote_name(name)} AS {quote_name(shown)}")
+    for column, alias in statement.columns:
+        name = "rn" if column == "rank" else total if total and column == "score" else column
+        words.append(quote_name(name) if name == alias else f"{quote_name(name)} AS {quote_name(alias)}")
     return ", ".join(words)
 
 

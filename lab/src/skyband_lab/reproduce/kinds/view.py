@@ -21,10 +21,11 @@ from skyband.kernels.walk import hits
 from skyband.query.expression import parse
 from skyband.tables import ArrayTable
 from skyband.view.index import ViewIndex
-from skyband.view.model import expected_interval, frequency_bound, refill_frequency, survival_bound
+from skyband.view.model import expected_interval, refill_frequency
 from skyband.view.policy import Adaptive, WorkloadStats
 from skyband_lab.bench import view as suite
 from skyband_lab.bench.updates import Batches, moving_window, zipf_means
+from skyband_lab.reproduce.bounds import frequency_bound, survival_bound
 
 if TYPE_CHECKING:
     from skyband_lab.reproduce.kinds import Settings
