@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import oracle
 import skyband as sb
 from skyband.engines import ENGINES, Objects, QueryFamily, build
-from skyband.engines.grid_cells import cut, slices_for
+from skyband.engines.grid_engine import cut, slices_for
 from skyband.kernels.grid import Aims, cells_of, watch
 from strategies import point_family
 

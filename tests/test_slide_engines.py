@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from skyband.engines import QueryFamily, build
+from skyband.engines.composite import PerGroup
 from skyband.engines.mintopk import MinTopk
-from skyband.engines.per_group import PerGroup
 from skyband.engines.pretopk import PreTopk
 from skyband.engines.protocol import Objects
 from skyband.engines.recompute import Recompute

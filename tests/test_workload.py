@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import oracle
 import skyband as sb
 from pipelines import FamilyLine
+from skyband.engines import FamilyMember, QueryFamily
 from skyband.operators.plan import open_workload
-from skyband.workload.family import Family, Member, families
+from skyband.workload.family import families
 from strategies import count_query, streams, time_query
 
 few = settings(max_examples=max(settings().max_examples * 3 // 10, 1))
@@ -305,7 +306,7 @@ def test_a_saved_family_goes_on_elsewhere(members, rows, cut, emit):
     parts = [line.push(source.slice(0, cut))]
     saved = line.snapshot()
     told = json.loads(json.dumps([m.as_json() for m in family.members]))
-    again = Family(family.query, tuple(Member.from_json(m) for m in told))
+    again = QueryFamily(family.query, tuple(FamilyMember.from_json(m) for m in told))
     assert again == family
     resumed = FamilyLine(again, source.schema).restored(saved)
     parts += [resumed.push(source.slice(cut)), resumed.finish()]
@@ -334,13 +335,13 @@ def test_names_are_looked_up_as_in_any_mapping():
     assert "a" in workload
     assert "b" not in workload
     assert workload.get("b") is None
-    with pytest.raises(sb.QueryError, match="name='b' is no query of this workload: there are: a"):
+    with pytest.raises(sb.QueryError, match=r"name='b'.* there are: a"):
         workload["b"]
 
 
 @pytest.mark.parametrize("wrong", [asked(), 5, None])
 def test_what_is_no_list_of_queries_says_so(wrong):
-    with pytest.raises(sb.QueryError, match="is no list of queries: write"):
+    with pytest.raises(sb.QueryError, match="queries must be a list"):
         sb.Workload(wrong)
 
 
@@ -355,11 +356,11 @@ def test_explain_refuses_what_a_run_refuses():
 @pytest.mark.parametrize(
     ("active", "why"),
     [
-        ((5, 3), "ends before it begins"),
-        ((0, 3), "holds no whole window"),
-        (("noon", None), "active='noon' is no moment: write one such as"),
-        ((True, None), "active=True is no moment"),
-        (5, "is no span: write"),
+        ((5, 3), "active must end after"),
+        ((0, 3), "active must contain a whole window"),
+        (("noon", None), "active must .* got 'noon'"),
+        ((True, None), "active must .* got True"),
+        (5, "active must .* got 5"),
     ],
 )
 def test_bounds_that_make_no_sense_are_refused(active, why):
@@ -373,7 +374,7 @@ def test_bounds_that_make_no_sense_are_refused(active, why):
 
 def test_counting_windows_are_bounded_by_positions():
     workload = sb.Workload([count_query(1, 4, 2)])
-    with pytest.raises(sb.QueryError, match="is no position"):
+    with pytest.raises(sb.QueryError, match="active must have positions"):
         workload.add(count_query(1, 4, 2, name="b"), active=("2024-01-01", None))
     workload.add(count_query(1, 4, 2, name="b"), active=(0, 7))
     found = of(sb.run(workload, {"x": [float(i) for i in range(12)]}), "b")

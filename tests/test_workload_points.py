@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from pipelines import FamilyLine
-from skyband.engines.plan import FEW_POINT_QUERIES as FEW
-from skyband.workload.family import Family, Member, families
+from skyband.engines import FamilyMember, QueryFamily
+from skyband.engines.registry import FEW_POINT_QUERIES as FEW
+from skyband.workload.family import families
 from skyband.workload.workload import queries_of
 
 WINDOWS = {"rows": sb.Counting(60), "time": sb.Sliding("150 us", "row")}
@@ -62,7 +63,13 @@ def test_as_one_run_for_each(emit, window, make, more):
         assert of(told, query.name) == sb.run(query, rows).to_pylist()
 
 
-@pytest.mark.parametrize("engine", ["tma", "sma", "cpm", "snn"])
+def engines_with(points):
+    """The exact engines of the papers that share a grid in this way."""
+    traits = {name: entry.traits for name, entry in sb.ENGINES.items()}
+    return [name for name, own in traits.items() if own.points == points and own.exact and not own.shared]
+
+
+@pytest.mark.parametrize("engine", engines_with("grid"))
 def test_the_grids_of_the_papers(engine):
     queries, rows = asked("changes", sb.Counting(40), count=6), stream(200)
     assert shared(queries, engine) == [True]
@@ -71,7 +78,7 @@ def test_the_grids_of_the_papers(engine):
         assert of(told, query.name) == sb.run(query, rows).to_pylist()
 
 
-@pytest.mark.parametrize("engine", ["sasf", "sarf", "sapf", "rasf", "rarf", "rapf"])
+@pytest.mark.parametrize("engine", engines_with("watched"))
 @pytest.mark.parametrize("more", [{}, {"per": ["g"]}])
 def test_the_filters_of_the_paper_share_a_grid_and_a_buffer(engine, more):
     queries, rows = asked("arrivals", sb.Counting(40), count=5, **more), stream(200)
@@ -155,7 +162,7 @@ def test_a_saved_family_goes_on_elsewhere(emit, window, more, cut):
         if number:
             saved = line.snapshot()
             told = json.loads(json.dumps([member.as_json() for member in family.members]))
-            again = Family(family.query, tuple(Member.from_json(one) for one in told), points=True)
+            again = QueryFamily(family.query, tuple(FamilyMember.from_json(one) for one in told), points=True)
             assert again == family
             line = FamilyLine(again, rows.schema).restored(saved)
         run += [line.push(rows.slice(cut)), line.finish()]

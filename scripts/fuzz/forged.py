@@ -19,6 +19,7 @@ from scripts.fuzz.texts import told
 
 import skyband as sb
 from skyband.engines import ENGINES, Objects, QueryFamily, build
+from skyband.engines.registry import DEFAULT_ENGINE
 from skyband.operators.plan import plan_operators
 from skyband.spark.bucket import Bucket
 from skyband.tables import Memory, log_changes, open_table
@@ -164,7 +165,8 @@ def _buckets() -> list[Seed]:
         sb.TopK(k=k, by="x", window=sb.Sliding(size, "5 seconds"), time="ts", id="id")
         for k, size in ((3, "10 seconds"), (1, "20 seconds"))
     ]
-    more = [spec for name in ("mtoplist", "mtopband") for spec in plan_operators(asked, name)[1]]
+    shared = [name for name, entry in ENGINES.items() if entry.traits.shared and name != DEFAULT_ENGINE]
+    more = [spec for name in shared for spec in plan_operators(asked, name)[1]]
     found = []
     for number, spec in enumerate([*specs(), *more, *_joins()]):
         bucket = Bucket(spec, SCHEMA)

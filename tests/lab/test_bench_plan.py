@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from skyband.cli import app
 from skyband.engines import ENGINES
-from skyband.engines.plan import choose
+from skyband.engines.registry import choose
 from skyband_lab.bench import plan
 from skyband_lab.bench.plan import ENOUGH, Line, Setting, judged, load, measure, regrets
 from skyband_lab.bench.workloads import lognormal

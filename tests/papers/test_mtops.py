@@ -13,7 +13,7 @@ import oracle
 import skyband as sb
 from skyband.engines import ENGINES, Objects, build
 from skyband.engines.mtoplist import MTopList
-from skyband.engines.mtops_scheduler import Scheduler, analyze
+from skyband.engines.mtops import Scheduler, analyze
 from skyband.workload.family import families
 from strategies import time_query
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skyband.engines.plan import choose
+from skyband.engines.registry import choose
 from skyband.errors import QueryError, SnapshotError, SourceError
 from skyband.lang.statement import Statement
 from skyband.query import TopK

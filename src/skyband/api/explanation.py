@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skyband.engines.plan import choose
-from skyband.engines.registry import ENGINES
+from skyband.engines.registry import ENGINES, choose
 from skyband.lang.statement import Statement
 from skyband.query import AllTime, Counting, Sliding, TopK
 from skyband.query.duration import format_duration
@@ -47,33 +46,33 @@ def explain(query: AnyQuery, *, engine: str = "auto", tasks: int = 1) -> Explana
     order: score, largest first; ties by position
     emits: answers, the ranked list of each closed window
     """
-    from skyband.workload.split import check_parts
+    from skyband.workload.family import check_tasks
     from skyband.workload.workload import Workload, queries_of
 
     query = query.query if isinstance(query, Statement) else query
     if not isinstance(query, TopK):
-        from skyband.workload.explain import described
+        from skyband.workload.explain import describe
 
         fixed = not isinstance(query, Workload)
         workload = query if isinstance(query, Workload) else Workload(query)
         queries = queries_of(workload)
         queries.first()  # there is one
-        check_parts("tasks", tasks)
+        check_tasks("tasks", tasks)
         name = queries.engine(engine)
         if any(one.join is not None for one in workload.values()):
             return Explanation("topkn", "joins keep objects whose scores change", tuple(_joined_many(workload, name)))
-        return Explanation(name, *described(queries.families(name), name, tasks, fixed=fixed))
+        return Explanation(name, *describe(queries.families(name), name, tasks, fixed=fixed))
     plan = choose(query, engine)
     if query.join is not None:
         return Explanation("topkn", "a join keeps objects whose scores change", tuple(_joined(query)))
     if query.of:
-        return Explanation(plan.engine, plan.why, tuple(_board_described(query)))
+        return Explanation(plan.engine, plan.why, tuple(_board_describe(query)))
     traits = ENGINES[plan.engine].traits
-    return Explanation(plan.engine, plan.why, tuple(_described(query, traits)))
+    return Explanation(plan.engine, plan.why, tuple(_describe(query, traits)))
 
 
 def _joined_many(workload: Workload, engine: str) -> Iterator[str]:
-    from skyband.workload.explain import described
+    from skyband.workload.explain import describe
     from skyband.workload.workload import queries_of
 
     tables: dict[tuple[object, ...], list[str]] = {}
@@ -90,14 +89,14 @@ def _joined_many(workload: Workload, engine: str) -> Iterator[str]:
             yield from (f"  {name}: {line}" for line in _joined(workload[name]))
     if plain:
         yield f"without a join: {', '.join(plain)}, beside them by {engine}"
-        yield from (f"  {line}" for line in described(queries_of(workload).only(plain).families(engine), engine)[1])
+        yield from (f"  {line}" for line in describe(queries_of(workload).only(plain).families(engine), engine)[1])
 
 
 def _joined(query: TopK) -> Iterator[str]:
     join, window = query.join, query.window
     assert join is not None
     ratio = WindowAssigner.of(window).ratio
-    yield _window_described(window)
+    yield _window_describe(window)
     if join.aggregates:
         yield f"keeps: all keys of the window, by pane, for {', '.join(join.aggregate_names)}"
     else:
@@ -113,21 +112,21 @@ def _joined(query: TopK) -> Iterator[str]:
         yield f"takes: pushed changes; one of an object that is not kept: {join.refresh.unlisted}"
 
 
-def _board_described(query: TopK) -> Iterator[str]:
+def _board_describe(query: TopK) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
     keys = ", ".join(query.of)
     if isinstance(window, AllTime):
         yield "window: none; totals of all time, told again after every batch that changes a list"
         yield f"keeps: one total for each {keys}{per}"
     else:
-        yield _window_described(window)
+        yield _window_describe(window)
         yield f"keeps: one partial total for each {keys} and pane of the window{per}"
     best = "smallest" if query.ascending else "largest"
     yield f"order: {query.by}, {best} first; ties by {keys} (the larger first)"
     yield f"emits: {query.emit}"
 
 
-def _described(query: TopK, traits: Traits) -> Iterator[str]:
+def _describe(query: TopK, traits: Traits) -> Iterator[str]:
     window, per = query.window, f" per {', '.join(query.per)}" if query.per else ""
     if isinstance(window, Sliding) and window.kind == "row":
         yield f"window: the last {format_duration(window.size)} before every row, answered after every row"
@@ -135,7 +134,7 @@ def _described(query: TopK, traits: Traits) -> Iterator[str]:
         yield f"keeps: what fewer than k later rows beat, {usual}"
     else:
         ratio = WindowAssigner.of(window).ratio
-        yield _window_described(window)
+        yield _window_describe(window)
         if traits.minimal:
             most = min(query.k * ratio, window.size) if isinstance(window, Counting) else query.k * ratio
             mean = min(most, round(query.k * _harmonic(ratio)))
@@ -158,7 +157,7 @@ def _described(query: TopK, traits: Traits) -> Iterator[str]:
     yield f"emits: {query.emit}, {says[query.emit]}{heavy if every else ''}"
 
 
-def _window_described(window: Window) -> str:
+def _window_describe(window: Window) -> str:
     clock = WindowAssigner.of(window)
     size, slide = (f"{n} rows" if clock.counts else format_duration(n) for n in (clock.size, clock.slide))
     return f"window: the last {size}, answered every {slide}; a row is in {clock.ratio} of them"

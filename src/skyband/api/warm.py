@@ -33,7 +33,7 @@ def warm() -> None:
 
 
 def _queries() -> list[Any]:
-    from skyband.engines.plan import FEW_POINT_QUERIES
+    from skyband.engines.registry import FEW_POINT_QUERIES
     from skyband.query import Counting, Sliding, TopK, distance
 
     timed = {"time": "t", "unit": "ms"}

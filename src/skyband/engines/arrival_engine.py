@@ -190,7 +190,8 @@ class ArrivalEngine(OneGroupEngine):
         resume: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         query = family.query
-        self._k, self._size, self._span = int(query.k), WindowAssigner.of(query.window).size, span
+        self._k, self._size = int(query.k), WindowAssigner.of(query.window).size
+        self.span = span  # how far back the buffer reaches; 0: there is none
         self._counts, self._partial = query.window.counts, query.emit == "arrivals"
         self._rules = np.array([*band, *filter_rule, span, cell])
         self._filtered = filter_rule.kind != NONE
@@ -217,7 +218,7 @@ class ArrivalEngine(OneGroupEngine):
         state[ROW], state[TAIL] = buffered, 0
         state[SEEN] -= buffered
         held = len(rows.id) + self.band.num[END] - self.band.num[HEAD]
-        shape = Shape(self._k, self._size, self._span, self._counts, self._partial, min(self._k, int(held)))
+        shape = Shape(self._k, self._size, self.span, self._counts, self._partial, min(self._k, int(held)))
         capacity = max(shape.most, min(_BUFFER_ROWS, 4 * len(arrivals.id) + 64))
         found, why = [], kernels.PAGE
         while why != FINISHED:

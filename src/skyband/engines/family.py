@@ -16,7 +16,7 @@ from skyband.query.duration import format_duration, microseconds
 from skyband.windows import MIN_TIME, WindowAssigner
 
 UNBOUNDED = 1 << 62
-"""The end of a member without one; the value is stored in checkpoints."""
+"""No limit, such as the end of a member without one; the value is stored in checkpoints."""
 
 _FIELDS = ("k", "size", "slide", "origin", "low", "high", "moment", "until", "number")
 

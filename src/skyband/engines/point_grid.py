@@ -1,4 +1,4 @@
-"""The window's points in the cells of a grid, for many queries over one stream."""
+"""The window's points in the cells of a grid, for many queries over one stream: ours, TMA, SMA, CPM and SNN."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from skyband.engines.grid_cells import SAMPLE
-from skyband.engines.grid_engine import GridEngine
+from skyband.engines.grid_engine import SAMPLE, GridEngine
 from skyband.engines.protocol import Objects, Snapshot
 from skyband.engines.validation import float_column, require, typed_column, validate
 from skyband.errors import SnapshotError
@@ -22,6 +21,7 @@ from skyband.kernels.watching import FIRST, NEXT, STATE, Rows
 if TYPE_CHECKING:
     from skyband.engines.family import QueryFamily
     from skyband.kernels.answers import AnswerBuffer
+
 
 _EMITS = {"arrivals": ONCE, "changes": CHANGED, "answers": EVERY}
 _FIT_AFTER = (64, 512, 4096)  # objects after which the grid is fitted again; then after every window
@@ -343,3 +343,118 @@ def _move_bits(told: np.ndarray, old: np.ndarray, new: np.ndarray, words: int) -
     if words:
         moved[:, new] = bits[:, old]
     return np.packbits(moved, axis=1, bitorder="little").view(np.uint64)
+
+
+class TMA(PointGrid):
+    """Keep the k best; when one of them leaves and no better one comes, search all objects of the window.
+
+    The objects lie in the cells of a grid. A search visits cells from the best corner on, and stops at the first that
+    cannot beat the k-th found. Written for scores that rise or fall with every column; for one query the score itself
+    is the only column.
+
+    Exact.
+
+    Cost: O(k) for one of the k best, O(1) for all others; a search, O(k log k + objects of the cells visited), for
+    every one of the k best that leaves: about k * (1 + ln(n / k)) searches a window of n in random order.
+    Memory: every object of the window.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3))
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="tma")["score"].to_pylist()
+    [5.0, 5.0, 5.0, 3.0]
+
+    References
+    ----------
+    Mouratidis et al., SIGMOD 2006, as described by Pripuzic et al., TODS 2015, section 2, and Yang et al., EDBT 2011,
+    section 8. Both have prose only: the order of the cells and the queues in them are ours.
+    """
+
+    rule: ClassVar[ListRule] = BEST
+
+
+class SMA(PointGrid):
+    """Keep, of the objects above a threshold, those that fewer than k later ones beat.
+
+    The threshold is the k-th score at the last search, so that most objects that expire leave a successor behind. Only
+    when fewer than k are left is there a search, as in TMA.
+
+    Exact. A list beyond 4 k + 8 is cut to its best 2 k, and the threshold raised to the last of them: otherwise the
+    threshold of a window that was still filling up would stay for good.
+
+    Cost: O(k) for an object above the threshold, O(1) for all others; a search when fewer than k are left.
+    Memory: every object of the window, and the list.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3))
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="sma")["score"].to_pylist()
+    [5.0, 5.0, 5.0, 3.0]
+
+    References
+    ----------
+    Mouratidis et al., SIGMOD 2006, as described by Pripuzic et al., TODS 2015, section 2, and Yang et al., EDBT 2011,
+    sections 6 and 8. Both have prose only: the order of the cells and the counters of dominators are ours.
+    """
+
+    rule: ClassVar[ListRule] = BAND
+
+
+class CPM(PointGrid):
+    """Keep the k nearest; when one of them leaves and no nearer one comes, search outwards from the target.
+
+    As `tma`, for distances: the search visits cells by their distance from the target. A query watches the cells that
+    the k-th distance reaches; its index entry is rebuilt when that grows, and lazily when it shrinks. For one query the
+    score is the only dimension; `sb.run` of a list of `sb.distance` queries serves many targets.
+
+    Exact.
+
+    Cost: O(k) for one of the k nearest, O(1) for all others; a search for every one of them that leaves.
+    Memory: every object of the window.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3))
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="cpm")["score"].to_pylist()
+    [5.0, 5.0, 5.0, 3.0]
+
+    References
+    ----------
+    Mouratidis and Papadias, TKDE 2007, as described by Pripuzic et al., TODS 2015, section 2 and table II. At step 8 it
+    has the threshold s3 for CPM/w and s1 for SNN, and the text says that neither is indexed again. All of it holds if
+    the threshold is the k-th score at the last search (at step 8 only CPM/w has one), and cells are given up
+    later than it moves.
+    """
+
+    rule: ClassVar[ListRule] = BEST
+
+
+class SNN(PointGrid):
+    """Keep, of the objects nearer than a threshold, those that fewer than k later ones beat.
+
+    As `sma`, for distances: a search visits cells outwards from the target. For one query the score is the only
+    dimension; `sb.run` of a list of `sb.distance` queries serves many targets.
+
+    Exact. A list beyond 4 k + 8 is cut to its best 2 k, as in `sma`.
+
+    Cost: O(k) for an object nearer than the threshold, O(1) for all others; a search when fewer than k are left.
+    Memory: every object of the window, and the list.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> query = sb.TopK(k=1, by="x", window=sb.Counting(3))
+    >>> sb.run(query, {"x": [5, 1, 2, 3]}, engine="snn")["score"].to_pylist()
+    [5.0, 5.0, 5.0, 3.0]
+
+    References
+    ----------
+    Mouratidis and Papadias, TKDE 2007, as described by Pripuzic et al., TODS 2015, section 2 and table II. Erratum: the
+    text lets the threshold become s2 at step 2; table II keeps s1 up to step 8, as does a threshold that only searches
+    set.
+    """
+
+    rule: ClassVar[ListRule] = BAND

@@ -1,4 +1,4 @@
-"""ENGINES, the one list of engines.
+"""ENGINES, the one list of engines; which of them serves a query or a family, and how it is built.
 
 The command line, the contract suite, the benchmarks and the docs iterate over it. Engine modules are named as text, so
 that `import skyband` does not import kernels.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from skyband.engines.family import QueryFamily
+from skyband.errors import QueryError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
 
     from skyband.engines.protocol import Engine, EngineClass
@@ -45,7 +49,7 @@ class EngineEntry:
     """An engine by name: what it can do, and where its class is."""
 
     name: str
-    where: str  # "module:class" below skyband.engines
+    where: str  # "module:class"; a module that begins with a dot is below skyband.engines
     traits: Traits
     options: tuple[str, ...] = ()  # what `run(..., options=)` may set on it
 
@@ -69,7 +73,7 @@ class EngineEntry:
     def engine_class(self) -> EngineClass:
         """Import the engine's class and its kernels."""
         module, _, attribute = self.where.partition(":")
-        found: EngineClass = getattr(import_module(f"skyband.engines.{module}"), attribute)
+        found: EngineClass = getattr(import_module(module, __package__), attribute)
         return found
 
 
@@ -97,6 +101,13 @@ class Registry(Mapping[str, EngineEntry]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def register(self, entry: EngineEntry) -> None:
+        """Add an engine, behind all others; its name must be new."""
+        if entry.name in self._entries:
+            msg = f"name must be new, got {entry.name!r}, which is an engine: choose another name"
+            raise QueryError(msg)
+        self._entries[entry.name] = entry
+
 
 GRID_OPTIONS = ("grid", "slices", "index")
 """Options of a grid that queries share: see `PointGrid`."""
@@ -113,7 +124,7 @@ def _filtered(name: str, band: str, screen: str, cost: str, options: tuple[str, 
     """Make the entry of SA or RA behind a buffer."""
     return EngineEntry(
         name,
-        f"filtered:{name}",
+        f".topkw:{name}",
         Traits(
             windows=_ROWS,
             cost=cost,
@@ -129,7 +140,7 @@ def _celled(name: str, label: str, lists: str, search: str, paper: str) -> Engin
     """Make the entry of an engine that keeps the whole window in the cells of a grid."""
     return EngineEntry(
         name,
-        f"{name}:{name.upper()}",
+        f".point_grid:{name.upper()}",
         Traits(
             windows=_ROWS,
             minimal=False,
@@ -150,7 +161,7 @@ _BY_BAR = "2 comparisons for nearly every row in random order"
 ENGINES = Registry(
     EngineEntry(
         "sweep",
-        "sweep:sweep_for",
+        ".sweep:sweep_for",
         Traits(
             groups=True,
             windows=_EVERY,
@@ -165,7 +176,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "mintopk",
-        "mintopk:MinTopk",
+        ".mintopk:MinTopk",
         Traits(
             windows=_SLIDE,
             cost="O(log c + w) for a candidate, with c candidates, on w of the open windows",
@@ -175,7 +186,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "pretopk",
-        "pretopk:PreTopk",
+        ".pretopk:PreTopk",
         Traits(
             windows=_SLIDE,
             cost="O(w log k) for a candidate, on w of the open windows",
@@ -185,7 +196,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "sap",
-        "sap:SAP",
+        ".sap:SAP",
         Traits(
             windows=_SLIDE,
             minimal=False,
@@ -197,7 +208,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "recompute",
-        "recompute:Recompute",
+        ".recompute:Recompute",
         Traits(
             windows=_EVERY,
             minimal=False,
@@ -208,7 +219,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "mtoplist",
-        "mtoplist:MTopList",
+        ".mtoplist:MTopList",
         Traits(
             windows=_SLIDE,
             cost="O(v / 64 + w) for an arrival that enters w of v views",
@@ -219,7 +230,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "mtopband",
-        "mtopband:MTopBand",
+        ".mtopband:MTopBand",
         Traits(
             windows=_SLIDE,
             cost="O(v / 64 + w log k) for an arrival that enters w of v views",
@@ -230,7 +241,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "strict",
-        "strict:Strict",
+        ".topkw:Strict",
         Traits(
             windows=_ROWS,
             cost=_BY_COUNT,
@@ -240,7 +251,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "relaxed",
-        "relaxed:Relaxed",
+        ".topkw:Relaxed",
         Traits(
             windows=_ROWS,
             cost=_BY_WALK,
@@ -251,7 +262,7 @@ ENGINES = Registry(
     ),
     EngineEntry(
         "probabilistic",
-        "probabilistic:Probabilistic",
+        ".topkw:Probabilistic",
         Traits(
             exact=False,
             windows=_ROWS,
@@ -273,7 +284,7 @@ ENGINES = Registry(
     _filtered("rapf", "relaxed", "probabilistic", _BY_BAR, ("gamma", "sigma", "limit")),
     EngineEntry(
         "hybrid",
-        "hybrid:Hybrid",
+        ".hybrid:Hybrid",
         Traits(
             exact=False,
             windows=_ROWS,
@@ -291,3 +302,145 @@ ENGINES = Registry(
     _celled("cpm", "CPM/w", "its k best", "when one of the k best leaves", "Mouratidis and Papadias, TKDE 2007"),
     _celled("snn", "SNN", "a k-skyband", "when fewer than k are left", "Mouratidis and Papadias, TKDE 2007"),
 )
+
+
+DEFAULT_ENGINE = next(iter(ENGINES))
+
+TOTALS = "totals"
+"""Reported as the engine of leaderboards, which take no rows and so have no entry in `ENGINES`."""
+
+FEW_POINT_QUERIES = 15
+"""Up to so many queries about points are faster on engines of their own, and keep less: a grid holds the window."""
+
+# The stream is not known beforehand, so what counts is where an engine does worst: how many times slower it is than
+# the best one, over all k, windows, slides and orders of rows in lab/results/plan.jsonl (`skyband bench plan`).
+_SLIDE_REASON = "exact, serves every window and all groups in one call, and is fast on every stream"
+_ROW_REASON = "exact, serves all groups in one call, and compares nearly every row once"
+
+
+class Plan(NamedTuple):
+    """An engine's name and the reason for it."""
+
+    engine: str
+    why: str
+
+
+def choose(query: TopK, engine: str = "auto") -> Plan:
+    """Choose the engine for `query`: the one asked for if it can serve the query, or the default.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> choose(sb.TopK(k=10, by="x", window=sb.Counting(100, 10))).engine
+    'sweep'
+    """
+    if query.of:
+        if engine not in ("auto", TOTALS):
+            msg = f'engine must be "auto" for a query with of=, which ranks keys, got {engine!r}'
+            raise QueryError(msg)
+        return Plan(TOTALS, "keys ranked by their totals: partial totals by pane, and a view on the totals")
+    if engine == "auto":
+        return Plan(DEFAULT_ENGINE, _ROW_REASON if "every row" in query.window.kinds else _SLIDE_REASON)
+    _check_name(engine)
+    if not query.window.kinds & ENGINES[engine].traits.windows:
+        able = ", ".join(name for name, entry in ENGINES.items() if query.window.kinds & entry.traits.windows)
+        msg = f"engine={engine!r} does not serve {query.window!r}: write one of {able}"
+        raise QueryError(msg)
+    return Plan(engine, "asked for")
+
+
+def resolve_engine(engine: str, queries: Iterable[TopK] = ()) -> str:
+    """Return the name of the engine for many queries, each of which it must serve.
+
+    Queries after every row run on the default engine where the one asked for shares a structure between windows.
+    """
+    if engine == "auto":
+        return DEFAULT_ENGINE
+    _check_name(engine)
+    if not ENGINES[engine].traits.shared:
+        for query in queries:
+            choose(query, engine)
+    return engine
+
+
+def is_shared(engine: str, family: QueryFamily, *, fixed: bool = False) -> bool:
+    """Return whether one structure serves all members of a family; if not, each has an engine of its own.
+
+    Where members are `fixed`, none will be added or removed.
+    """
+    if family.points:
+        return True
+    return ENGINES[engine].traits.shared and not family.prefers_separate_engines(fixed=fixed)
+
+
+def allows_changes(engine: str, family: QueryFamily, *, fixed: bool = False) -> bool:
+    """Return whether members may be added to a running family, and change their k."""
+    traits = ENGINES[engine].traits
+    if family.points:
+        return traits.points == "grid"
+    return traits.shared and (traits.changes or not is_shared(engine, family, fixed=fixed))
+
+
+def few_point_queries(engine: str, emit: str) -> int | None:
+    """Return up to how many queries about points run on engines of their own; None: they never share a grid."""
+    traits = ENGINES[engine].traits
+    if traits.shared:
+        return FEW_POINT_QUERIES if traits.points else None
+    return 0 if traits.points == "grid" or (traits.points == "watched" and emit == "arrivals") else None
+
+
+def check_options(engine: str, family: QueryFamily, options: Mapping[str, object] | None) -> None:
+    """Raise unless the engine takes these options when it serves the family."""
+    known = _options(engine, family)
+    for option in options or {}:
+        if option not in known:
+            gridless = " for queries that share no grid" if option in GRID_OPTIONS and not family.points else ""
+            msg = f"engine {engine!r} has no option {option!r}{gridless}: {nearest(str(option), known)}"
+            raise QueryError(msg)
+
+
+def _options(engine: str, family: QueryFamily) -> tuple[str, ...]:
+    entry = ENGINES[engine]
+    if not family.points:
+        return entry.options
+    return tuple(dict.fromkeys((*GRID_OPTIONS, *entry.options)))
+
+
+def _check_name(engine: str) -> None:
+    if engine not in ENGINES:
+        msg = f'engine={engine!r} is unknown: write "auto", or {nearest(str(engine), ENGINES)}'
+        raise QueryError(msg)
+
+
+def build(
+    name: str,
+    family: QueryFamily,
+    resume: Mapping[str, np.ndarray] | None = None,
+    options: Mapping[str, object] | None = None,
+    *,
+    fixed: bool = False,
+) -> Engine:
+    """Build an engine for `family`, or restore it from a snapshot.
+
+    A single query, or a family that shares a structure, gets one engine, behind `PerGroup` if it takes no group
+    column; any other family gets one engine for every member. Where members are `fixed`, none will be added or removed.
+    """
+    check_options(name, family, options)
+    entry = ENGINES[name]
+    if not family.is_single and not is_shared(name, family, fixed=fixed):
+        from skyband.engines.composite import Independent
+
+        alone = DEFAULT_ENGINE if entry.traits.shared else name
+        return Independent(partial(build, alone, options=options), family, resume)
+    given: dict[str, Any] = dict(options or {})
+    engine_class: Any = entry.engine_class()
+    if family.points and entry.traits.points == "watched":
+        from skyband.engines.watched import Watched
+
+        given["engine_class"], engine_class = engine_class, Watched
+    make: EngineClass = partial(engine_class, **given)
+    if family.query.per and (family.points or not entry.traits.groups):
+        from skyband.engines.composite import PerGroup
+
+        return PerGroup(make, family, resume)
+    return make(family, resume)

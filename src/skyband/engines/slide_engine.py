@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skyband.engines.columns import read_only
+from skyband.engines.groups import read_only
 from skyband.engines.protocol import Answers, Objects, OneGroupEngine, Snapshot
 from skyband.engines.validation import MAX_MAGNITUDE, object_columns, require, typed_column, validate
 from skyband.errors import QueryError, SnapshotError

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.grouped_engine import MAX_BUFFER_ROWS, GroupedEngine
+from skyband.engines.family import UNBOUNDED
+from skyband.engines.groups import MAX_BUFFER_ROWS, GroupedEngine
 from skyband.engines.protocol import Answers, Engine, Objects
 from skyband.engines.validation import MAX_WINDOWS_AHEAD, ColumnSpec, check_bands, object_columns, require, typed_column
 from skyband.kernels.answers import AnswerBuffer, concatenate
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skyband.engines.family import QueryFamily
-
-_UNLIMITED = 1 << 62
 
 
 class Sweep(GroupedEngine):
@@ -61,7 +60,7 @@ class Sweep(GroupedEngine):
     def __init__(self, family: QueryFamily, resume: Mapping[str, np.ndarray] | None = None) -> None:
         assigner = WindowAssigner.of(family.query.window)
         self._shape = Shape(int(family.query.k), assigner.size, assigner.slide, assigner.origin)
-        self._closing = _UNLIMITED  # windows of a group that may close in the next call
+        self._closing = UNBOUNDED  # windows of a group that may close in the next call
         self._buffer: AnswerBuffer | None = None
         super().__init__(resume)
 

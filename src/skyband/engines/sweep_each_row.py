@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.grouped_engine import MAX_BUFFER_ROWS, GroupedEngine
+from skyband.engines.groups import MAX_BUFFER_ROWS, GroupedEngine
 from skyband.engines.protocol import Answers, Objects
 from skyband.engines.validation import ColumnSpec, check_bands, float_column, require, typed_column
 from skyband.kernels.answers import AnswerBuffer

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skyband.engines.grouped_engine import GroupedEngine
+from skyband.engines.family import UNBOUNDED
+from skyband.engines.groups import GroupedEngine
 from skyband.engines.protocol import Answers, ChangingEngine, Objects
 from skyband.engines.validation import (
     MAX_WINDOWS_AHEAD,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _MAX_BUFFER_ROWS = 1 << 22  # rows of answers after which the kernel returns
 _LAZY = 0.385  # the part of a band that may be pending before rows are pruned
 _SHORT = 1024  # rows of a band of which those below all answers need no rank
-_UNLIMITED = 1 << 62
 
 
 class SharedSweep(GroupedEngine, ChangingEngine):
@@ -102,7 +102,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         longest = int(self._records.size.max(initial=0))
         require((length >= 0) & (length <= longest), "a view is longer than any window")
         require(mark["kept"][1:] >= 0, "mark/kept has a value that it cannot have")
-        kept, slide = np.flatnonzero(group >= 0), int(self._records.slide.min(initial=_UNLIMITED))
+        kept, slide = np.flatnonzero(group >= 0), int(self._records.slide.min(initial=UNBOUNDED))
         done = mark["done"][group[kept]]
         ahead = (band["time"][kept] - done) // slide
         require((done == MIN_TIME) | (ahead < MAX_WINDOWS_AHEAD), "a row lies far after what is done")

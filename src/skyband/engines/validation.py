@@ -106,14 +106,6 @@ def validate(snapshot: Mapping[str, Any], columns: Mapping[str, ColumnSpec], /, 
     return found
 
 
-def empty_columns(columns: Mapping[str, ColumnSpec], /, **sizes: int) -> dict[str, Any]:
-    """Make the declared columns before the first row: lengths given by name are 0 unless `sizes` has them."""
-    return {
-        name: np.zeros([n if isinstance(n, int) else sizes.get(n, 0) for n in spec.shape], spec.dtype)
-        for name, spec in columns.items()
-    }
-
-
 def check_progress(done: Any, *, counts: bool) -> None:
     """Reject a next position below zero; times may lie before 1970."""
     require(done >= (0 if counts else -MAX_MAGNITUDE), "state has a value that it cannot have")
@@ -177,8 +169,3 @@ def sections_by_group(snapshot: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
             require(group.isdecimal() and len(group) < 10, f"{name} is of no group")
             parts.setdefault(int(group), {})[rest] = value
     return parts
-
-
-WINDOWS = MAX_WINDOWS_AHEAD
-held, real, whole, checked = typed_column, float_column, any_int_column, validate
-parted, among, under = check_bounds, check_known, section

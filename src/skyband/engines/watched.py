@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.engines.arrival_engine import ArrivalEngine, buffer_span, check_rules
+from skyband.engines.arrival_engine import ArrivalEngine, check_rules
 from skyband.engines.family import QueryFamily
-from skyband.engines.grid_cells import SAMPLE
-from skyband.engines.grid_engine import GridEngine
+from skyband.engines.grid_engine import SAMPLE, GridEngine
 from skyband.engines.protocol import Objects
-from skyband.engines.registry import ENGINES
 from skyband.engines.validation import MAX_MAGNITUDE, ColumnSpec, any_int_column, require, typed_column, validate
 from skyband.kernels import watched as kernels
 from skyband.kernels.grid import cells_of
@@ -31,7 +29,7 @@ from skyband.kernels.watched import BUFFER, LONGEST, NEED, ROOM, Buffer, Marks, 
 from skyband.kernels.watching import FIRST, NEXT, ROW, SEEN, STATE, WIDES, Rows
 
 if TYPE_CHECKING:
-    from skyband.engines.protocol import Snapshot
+    from skyband.engines.protocol import EngineClass, Snapshot
     from skyband.kernels.answers import AnswerBuffer
 
 
@@ -94,21 +92,19 @@ class Watched(GridEngine):
         family: QueryFamily,
         resume: Mapping[str, np.ndarray] | None = None,
         *,
-        engine: str,
+        engine_class: EngineClass,
         grid: str = "quantile",
         slices: int | None = None,
         index: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(family, grid=grid, slices=slices, index=index, partial=True)
-        make, queries = ENGINES[engine].engine_class(), len(family.members)
-        lists = []
+        queries, lists = len(family.members), []
         for member in family.members:
-            alone = make(QueryFamily.of(family.member_query(member)), **options)
+            alone = engine_class(QueryFamily.of(family.member_query(member)), **options)
             assert isinstance(alone, ArrivalEngine)
             lists.append(alone)
-        filtered = "buffer" in ENGINES[engine].options
-        span = buffer_span(family.query, options.get("buffer")) if filtered else 0
+        span = lists[0].span
         self._shape = Shape(self._targets.kind, self._assigner.size, span, self._assigner.counts)
         self._band, self._filter = (
             _stack_lists([alone.band for alone in lists]),
@@ -122,7 +118,7 @@ class Watched(GridEngine):
         self._touched = np.empty(queries, np.int64)
         self._forget_at = 0
         # a strict or relaxed filter fills its cells: there a longer memory costs more than it saves
-        gentle = not filtered or int(self._filter.num[0, KIND]) == PROBABILISTIC
+        gentle = not span or int(self._filter.num[0, KIND]) == PROBABILISTIC
         self._memory = self._usual_rows if gentle else 0
         if resume is not None:
             self._restore(resume)

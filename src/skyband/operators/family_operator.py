@@ -21,7 +21,7 @@ from skyband.runtime.protocols import Operator
 from skyband.runtime.result import AnswerBound
 from skyband.runtime.schema import TimeType
 from skyband.windows import MAX_TIME, MIN_TIME, WindowAssigner, WindowAssignerUnion
-from skyband.workload.spans import Admission, begins
+from skyband.workload.family import Admission, first_start
 
 if TYPE_CHECKING:
     from skyband.engines.family import QueryFamily
@@ -146,7 +146,7 @@ class FamilyOperator(Operator):
             return Admission(member.name, start)
         new = replace(member, low=max(member.low, int(reach)))
         # windows of the old member that start before the first of the new one are still answered
-        self.change([*others, *(replace(m, high=min(m.high, begins(new))) for m in old), new])
+        self.change([*others, *(replace(m, high=min(m.high, first_start(new))) for m in old), new])
         return admission(new, runner.time)
 
     def _reach(self, runner: OperatorRunner) -> int | np.ndarray:
@@ -165,7 +165,7 @@ class FamilyOperator(Operator):
 
 def admission(member: FamilyMember, time: TimeType | None) -> Admission:
     """Return from which window on a member is answered."""
-    start = begins(member)
+    start = first_start(member)
     if start == MIN_TIME or time is None:
         return Admission(member.name)
     tick = time.per  # after every row a start need not be a whole number of ticks

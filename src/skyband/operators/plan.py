@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyband.engines.family import FamilyMember, QueryFamily, common_query
-from skyband.engines.plan import choose
+from skyband.engines.registry import choose
 from skyband.errors import QueryError
 from skyband.operators.ranking import RankingSpec
 from skyband.operators.running import RunningWorkload, family_of, ranking
 from skyband.query import TopK
 from skyband.runtime.pipeline import Pipeline
-from skyband.workload.family import per_of
-from skyband.workload.split import split
+from skyband.workload.family import per_of, split
 from skyband.workload.workload import Workload, queries_of
 
 if TYPE_CHECKING:

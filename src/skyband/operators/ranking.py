@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from skyband.engines import ENGINES, Objects, build
 from skyband.engines.family import UNBOUNDED, FamilyMember
-from skyband.engines.plan import allows_changes
+from skyband.engines.registry import allows_changes
 from skyband.engines.validation import section, typed_column, validate
 from skyband.operators.family_operator import FamilyOperator, apply_commands, check_changes, family_assigner
 from skyband.runtime.batch import PreparedBatch

@@ -6,14 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from skyband.engines.family import UNBOUNDED
-from skyband.engines.plan import resolve_engine
+from skyband.engines.registry import resolve_engine
 from skyband.errors import QueryError
 from skyband.operators.family_operator import admission
 from skyband.runtime.schema import TimeType, check_schema
 from skyband.windows import MIN_TIME
-from skyband.workload.family import check, families, grid_key, member_of, sharing_key
-from skyband.workload.spans import Admission, limited
+from skyband.workload.family import (
+    ALWAYS,
+    Admission,
+    families,
+    grid_key,
+    member_of,
+    query_names,
+    sharing_key,
+    with_span,
+)
 
 if TYPE_CHECKING:
     from skyband.engines.family import FamilyMember, QueryFamily, ReservedCapacity
@@ -21,8 +28,6 @@ if TYPE_CHECKING:
     from skyband.query import TopK
     from skyband.runtime.pipeline import Pipeline
     from skyband.runtime.runner import OperatorRunner
-
-ALWAYS = (MIN_TIME, UNBOUNDED)
 
 
 class RunningWorkload:
@@ -63,7 +68,7 @@ class RunningWorkload:
             raise QueryError(msg)
         if alone:  # what the queries before agreed in still holds
             before = replace(pipeline.runners[0].query, name="those before")
-            check([before, replace(query, name=query.name or "this one")])
+            query_names([before, replace(query, name=query.name or "this one")])
         check_schema(query, pipeline.schema)
         resolve_engine(self._engine, [query])
         if query.time is not None:
@@ -99,7 +104,7 @@ class RunningWorkload:
         if runner is not None and _shares_grid(runner):
             ranking(runner).change([*family_of(runner).members, member_of(query, number, name, points=True)])
             return Admission(name)  # every row of its window is there
-        member = limited(member_of(query, number, name, points=False), span)
+        member = with_span(member_of(query, number, name, points=False), span)
         if runner is None:
             family = families([replace(query, name=name)])[0].with_reserve(self._reserve)
             if query.window.counts:
@@ -161,7 +166,7 @@ class RunningWorkload:
         old = [m for m in family.members if m.number == number]
         old = [m for m in old if not running.is_over(m, watermark)] or old[-1:]
         rest = [m for m in family.members if m.number != number]
-        member = limited(member_of(query, number, name, points=family.points), span)
+        member = with_span(member_of(query, number, name, points=family.points), span)
         if span == ALWAYS and _shares_grid(runner):
             running.change([*rest, member])
             return Admission(name)

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.engines.columns import read_only
-from skyband.engines.groups import grown_capacity
+from skyband.engines.groups import grown_capacity, read_only
 from skyband.engines.validation import require, typed_column, validate
 from skyband.errors import SchemaError
 from skyband.kernels.columns import Windows, number_runs

@@ -16,7 +16,7 @@ from skyband.spark.commands import COMMAND
 from skyband.spark.pack import BLOCK, FILE, TIE, broadcast, in_utc, map_rows, packer
 from skyband.spark.session import column, configure_session, quoted
 from skyband.windows import MIN_TIME
-from skyband.workload.split import check_parts
+from skyband.workload.family import check_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +78,9 @@ def top_k(  # noqa: PLR0913 - the one wide entry point
     >>> step = sb.spark.top_k(query)  # then: trades.withWatermark("ts", "30 seconds").transform(step)
     """
     check_version()
-    check_parts("tasks", tasks)
+    check_tasks("tasks", tasks)
     if buckets is not None:
-        check_parts("buckets", buckets)
+        check_tasks("buckets", buckets)
     queries, specs = plan_operators(query, engine, tasks)
     _check(queries, early=early)
     name = metric_name(metric, queries[0].name if len(queries) == 1 else None)

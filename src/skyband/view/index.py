@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.engines.columns import read_only
+from skyband.engines.groups import read_only
 from skyband.engines.validation import any_int_column, check_ranked, float_column, require, typed_column, validate
 from skyband.kernels import view as kernel
 from skyband.kernels.sieve import words_for

@@ -7,35 +7,46 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from skyband.engines.plan import check_options, few_point_queries, resolve_engine
+from skyband.engines.family import ReservedCapacity
+from skyband.engines.registry import DEFAULT_ENGINE, check_options, few_point_queries, resolve_engine
 from skyband.errors import QueryError, SnapshotError, nearest
 from skyband.query import TopK
 from skyband.query.duration import parse_duration
 from skyband.query.limits import MAX_K
 from skyband.query.validation import check_integer
-from skyband.workload.family import AFTER, NEVER, Family, Reserve, check, families
-from skyband.workload.spans import Admission, bounds, latest_admission, limited
+from skyband.workload.family import (
+    ALWAYS,
+    EXAMPLE,
+    Admission,
+    active_span,
+    check_query,
+    families,
+    latest_admission,
+    query_names,
+    with_span,
+)
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from skyband.engines.family import QueryFamily
     from skyband.query import Counting, Sliding
-    from skyband.workload.spans import Moment
+    from skyband.workload.family import Moment
 
 
 class Workload(Mapping[str, TopK]):
     """Queries by name that run over one stream and share what they keep.
 
-    Queries of the same score, groups and clock make a family, whatever their windows and k; each family is one
+    Queries with the same score, groups and time column are a family, whatever their windows and k; each family is one
     structure. While `sb.stream(workload, ...)` runs, queries may be added, removed and changed: nothing restarts.
 
     Parameters
     ----------
     queries
-        What to begin with. Those without a name are called q0, q1, ... by their place.
+        The queries to begin with. Those without a name are called q0, q1, ... by their place.
     max_k, finest
-        What to hold ready for time windows of queries to come: none wants more than `max_k` rows, and all begin and end
-        at multiples of `finest`, such as "10 s". On Spark, queries can come and go only with these, which cannot
+        Capacity to reserve for time windows of queries to come: none has a k above `max_k`, and all windows begin and
+        end at multiples of `finest`, such as "10 s". On Spark, queries can come and go only with these, which cannot
         change while a checkpoint is in use.
 
     Examples
@@ -59,7 +70,7 @@ class Workload(Mapping[str, TopK]):
     def __init__(
         self, queries: Iterable[TopK] = (), *, max_k: int | None = None, finest: str | timedelta | None = None
     ) -> None:
-        self._queries = WorkloadQueries(_listed(queries), _reserved(max_k, finest))
+        self._queries = WorkloadQueries(_as_list(queries), _reserved(max_k, finest))
 
     def __getitem__(self, name: str) -> TopK:
         return self._queries.member(name)[1]
@@ -68,7 +79,7 @@ class Workload(Mapping[str, TopK]):
         return name in self._queries.members
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The query of this name, or `default`."""
+        """Return the query of this name, or `default`."""
         return self._queries.members.get(name, (0, default))[1]
 
     def __iter__(self) -> Iterator[str]:
@@ -78,18 +89,18 @@ class Workload(Mapping[str, TopK]):
         return len(self._queries.members)
 
     def add(self, query: TopK, *, active: tuple[Moment, Moment] | None = None) -> Admission:
-        """Let one more query take part, in the streams that run too.
+        """Add a query, also to the streams that run.
 
-        It answers exactly from its first window on that begins after what the stream has seen; earlier ones, of
-        which rows may be gone, are left out, and the admission says so. `active=(from, to)` bounds its windows: none
-        begins before `from` or ends after `to`; either may be None.
+        It answers exactly from its first window on that begins after what the stream has seen (`exact_from` of the
+        admission); earlier windows, of which rows may be gone, are left out. `active=(from, to)` bounds its windows:
+        none begins before `from` or ends after `to`; either may be None.
 
         Cost: O(log q) a query and O(views) once; under 10 ms in a workload of 1000.
         """
         return self._queries.add(query, active)
 
     def remove(self, name: str) -> None:
-        """End a query: its windows that are open now are not answered, and what only it needed is let go."""
+        """Remove a query: its open windows are not answered, and what only it needed is forgotten."""
         self._queries.remove(name)
 
     def update(
@@ -102,8 +113,8 @@ class Workload(Mapping[str, TopK]):
     ) -> Admission:
         """Change a query that runs.
 
-        A smaller k, and windows that are no longer active, hold at once. A larger k holds from the first window on
-        that is exact with it, as the admission says; until then the old one answers. With another window it is as if
+        A smaller k or span takes effect at once. A larger k takes effect at the first window that is exact with it,
+        see `exact_from` of the admission; until then the old one answers. With another window it is as if
         the query were removed and added again, under its name and within its bounds; so it is with any change of a
         query after every row on an engine that is not shared.
         """
@@ -118,46 +129,44 @@ def queries_of(workload: Workload) -> WorkloadQueries:
 class WorkloadQueries:
     """The queries of a workload, their numbers and bounds, and the streams that run them."""
 
-    def __init__(self, queries: Sequence[TopK], reserve: Reserve | None) -> None:
-        self.reserve = reserve  # what is held ready for queries to come
+    def __init__(self, queries: Sequence[TopK], reserve: ReservedCapacity | None) -> None:
+        self.reserve = reserve  # for queries to come
         self.members: dict[str, tuple[int, TopK, tuple[int, int]]] = {
-            name: (number, query, (NEVER, AFTER))
-            for number, (name, query) in enumerate(zip(check(queries), queries, strict=True))
+            name: (number, query, ALWAYS)
+            for number, (name, query) in enumerate(zip(query_names(queries), queries, strict=True))
         }
         for query in queries:
             self._check(query)
         self.next = len(queries)  # the number of the next query to come
         self._running: WeakSet[Any] = WeakSet()
-        self._settled = False  # it runs with joins, whose queries neither come nor go
+        self._fixed = False  # it runs with joins, whose queries are fixed
 
     # ------------------------------------------------------------ queries come and go
 
     def add(self, query: TopK, active: tuple[Moment, Moment] | None) -> Admission:
-        """Let one more query take part."""
-        if not isinstance(query, TopK):
-            msg = f"query={type(query).__name__} is no query: write sb.TopK(k=..., by=..., window=...)"
-            raise QueryError(msg)
-        self._changing()
+        """Add a query."""
+        check_query(query)
+        self._check_changes()
         name = query.name or f"q{self.next}"
         if name in self.members:
-            msg = f"name={name!r} stands for a query already: remove it first, or choose another name"
+            msg = f"name must be new, got name={name!r}: remove that query first, or choose another name"
             raise QueryError(msg)
         if self.members:
             one = next(iter(self.members))
-            check([replace(self.members[one][1], name=one), replace(query, name=name)])
+            query_names([replace(self.members[one][1], name=one), replace(query, name=name)])
         self._check(query)
-        span = bounds(query, active)
+        span = active_span(query, active)
         for running in self._streams():
             running.check_addition(query, self.next, span, alone=not self.members)
-        return self._enter(name, query, span)
+        return self._admit(name, query, span)
 
     def remove(self, name: str) -> None:
-        """End a query."""
-        self._changing()
+        """Remove a query."""
+        self._check_changes()
         number, query, _ = self.member(name)
         for running in self._streams():
             running.check_removal(query, number)
-        self._leave(name)
+        self._drop(name)
 
     def update(
         self,
@@ -167,32 +176,32 @@ class WorkloadQueries:
         active: tuple[Moment, Moment] | None,
     ) -> Admission:
         """Change a query that runs."""
-        self._changing()
+        self._check_changes()
         number, query, before = self.member(name)
         new = replace(query, k=query.k if k is None else k, window=query.window if window is None else window)
         if new.window.counts != query.window.counts:
-            msg = f"window={window!r} is of another kind than {query.window!r}: remove the query and add a new one"
+            msg = f"window must be of the kind of {query.window!r}, got {window!r}: remove the query and add a new one"
             raise QueryError(msg)
         self._check(new)
-        span = before if active is None else bounds(new, active)
+        span = before if active is None else active_span(new, active)
         streams = self._streams()
         restarts = any(running.restarts(query, number) for running in streams)
-        if new.window != query.window or restarts:  # answers under the same name, but its lists begin anew
+        if new.window != query.window or restarts:  # under the same name, but its lists begin again
             for running in streams:
                 running.check_addition(new, self.next, span, alone=False)
-            self._leave(name)
-            return self._enter(name, replace(new, name=name), span)
+            self._drop(name)
+            return self._admit(name, replace(new, name=name), span)
         for running in streams:
             running.check_update(query, number)
         self.members[name] = (number, new, span)
         return latest_admission(name, [running.update(name, new, number, span, before) for running in streams])
 
-    # ------------------------------------------------------------ what sb.run and sb.stream use
+    # ------------------------------------------------------------ for sb.run and sb.stream
 
     def first(self) -> TopK:
-        """Any query: they agree in the clock and in what goes out."""
+        """Return any query: they agree in the time column and in what they emit."""
         if not self.members:
-            msg = "the workload has no query: write sb.Workload([sb.TopK(k=..., by=..., window=...)])"
+            msg = f"the workload has no query: write sb.Workload([{EXAMPLE}])"
             raise QueryError(msg)
         return next(iter(self.members.values()))[1]
 
@@ -209,18 +218,18 @@ class WorkloadQueries:
         for family in self.families(engine) if options else ():
             check_options(engine, family, options)
 
-    def families(self, engine: str = "sweep") -> list[Family]:
-        """The families of the queries that take part now, as `engine` serves them."""
+    def families(self, engine: str = DEFAULT_ENGINE) -> list[QueryFamily]:
+        """Return the families of the current queries, as `engine` serves them."""
         queries = [query for _, query, _ in self.members.values()]
         places = {at: (number, span) for at, (number, _, span) in enumerate(self.members.values())}
-        bounded = [at for at, (_, span) in places.items() if span != (NEVER, AFTER)]
+        bounded = [at for at, (_, span) in places.items() if span != ALWAYS]
         found = []
         few = few_point_queries(engine, queries[0].emit) if queries else None
         for family in families(queries, list(self.members), few=few, bounded=bounded):
             members = []
             for m in family.members:
                 number, span = places[m.number]
-                members.append(limited(replace(m, number=number), span))
+                members.append(with_span(replace(m, number=number), span))
             found.append(family.with_reserve(self.reserve).with_members(members))
         return found
 
@@ -235,7 +244,7 @@ class WorkloadQueries:
         return {name: [number, *span] for name, (number, _, span) in self.members.items()}
 
     def renumber(self, numbers: Mapping[str, Sequence[int]], following: int) -> None:
-        """Go on with the numbers and bounds of a snapshot, and the number of the next query to come."""
+        """Continue with the numbers and bounds of a snapshot, and the number of the next query to come."""
         if self._running and numbers != self.numbers():
             msg = "workload must run in no other stream to be resumed: write sb.Workload([...]) once more"
             raise SnapshotError(msg)
@@ -244,18 +253,18 @@ class WorkloadQueries:
         self.next = max(self.next, following)
 
     def settle(self) -> None:
-        """From now on no query may come or go: there are joins, which share a replica from the start."""
-        self._settled = True
+        """Refuse changes from now on: there are joins, which share a replica from the start."""
+        self._fixed = True
 
     def attach(self, running: Any) -> None:
-        """Let a running pipeline follow as queries come and go."""
+        """Pass changes on to a running pipeline."""
         self._running.add(running)
 
-    # ------------------------------------------------------------ the rest
+    # ------------------------------------------------------------ checks and changes
 
-    def _changing(self) -> None:
-        if self._settled:
-            msg = "this workload runs with joins, whose queries are fixed: start it anew with other queries"
+    def _check_changes(self) -> None:
+        if self._fixed:
+            msg = "this workload runs with joins, whose queries are fixed: start a new one with other queries"
             raise QueryError(msg)
         for running in self._streams():
             running.settle()
@@ -264,14 +273,14 @@ class WorkloadQueries:
         """Return the pipelines that run; if none does, those that have ended and are still held."""
         return [running for running in self._running if not running.finished] or list(self._running)
 
-    def _enter(self, name: str, query: TopK, span: tuple[int, int]) -> Admission:
-        """Let a query that fits take part."""
+    def _admit(self, name: str, query: TopK, span: tuple[int, int]) -> Admission:
+        """Add a query that fits."""
         number, self.next = self.next, self.next + 1
         self.members[name] = (number, query, span)
         return latest_admission(name, [running.add(name, query, number, span) for running in self._streams()])
 
-    def _leave(self, name: str) -> None:
-        """Let a query that may go leave all streams."""
+    def _drop(self, name: str) -> None:
+        """Remove a query that may leave from all streams."""
         number, query, _ = self.members.pop(name)
         for running in self._streams():
             running.remove(query, number)
@@ -286,24 +295,24 @@ class WorkloadQueries:
     def member(self, name: str) -> tuple[int, TopK, tuple[int, int]]:
         """Return the number, the query and its bounds; raise if there is no such query."""
         if name not in self.members:
-            msg = f"name={name!r} is no query of this workload: {nearest(str(name), self.members)}"
+            msg = f"name must be a query of the workload, got name={name!r}: {nearest(str(name), self.members)}"
             raise QueryError(msg)
         return self.members[name]
 
 
-def _listed(queries: object) -> list[TopK]:
-    """Queries as a list; what they are is checked later."""
+def _as_list(queries: object) -> list[TopK]:
+    """Return queries as a list; `query_names` checks each."""
     if isinstance(queries, TopK) or not isinstance(queries, Iterable):
-        msg = f"queries={type(queries).__name__} is no list of queries: write [sb.TopK(k=..., by=..., window=...)]"
+        msg = f"queries must be a list of queries, got {type(queries).__name__}: write [{EXAMPLE}]"
         raise QueryError(msg)
     return list(queries)
 
 
-def _reserved(max_k: int | None, finest: str | timedelta | None) -> Reserve | None:
+def _reserved(max_k: int | None, finest: str | timedelta | None) -> ReservedCapacity | None:
     if max_k is None and finest is None:
         return None
     if max_k is None or finest is None:
-        msg = f'max_k={max_k!r} and finest={finest!r} go together: write both, such as max_k=100, finest="10 s"'
+        msg = f'max_k and finest go together, got {max_k!r} and {finest!r}: write both, as max_k=100, finest="10 s"'
         raise QueryError(msg)
     max_k = check_integer("max_k", max_k, 1, MAX_K)
-    return Reserve(max_k, parse_duration(finest, "finest", least=1))
+    return ReservedCapacity(max_k, parse_duration(finest, "finest", least=1))

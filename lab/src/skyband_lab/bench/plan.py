@@ -1,6 +1,6 @@
 """The plan suite: every exact engine at many settings, to see from where on which of them is the fastest.
 
-`engines.plan.choose` sees the query and never the stream, so what it picks must do well on every order of the rows.
+`choose` sees the query and never the stream, so what it picks must do well on every order of the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skyband.engines import ENGINES
-from skyband.engines.plan import choose
+from skyband.engines.registry import DEFAULT_ENGINE, choose
 from skyband.query import Counting, TopK
 from skyband_lab.bench import arrival, slide
 from skyband_lab.bench.workloads import STREAMS
@@ -53,9 +53,14 @@ class Setting(NamedTuple):
 
     @property
     def engines(self) -> list[str]:
-        """The exact ones that serve it."""
-        kinds = self.query.window.kinds
-        return [name for name, entry in ENGINES.items() if entry.traits.exact and kinds & entry.traits.windows]
+        """The exact ones that serve it.
+
+        After every row without the papers' engines for many queries (mtoplist, mtopband), which open a view for every
+        window: that would be one for every row.
+        """
+        kinds, named = self.query.window.kinds, ENGINES.items()
+        serving = [name for name, entry in named if entry.traits.exact and kinds & entry.traits.windows]
+        return [name for name in serving if self.slide or name == DEFAULT_ENGINE or not ENGINES[name].traits.shared]
 
     def __str__(self) -> str:
         every = f"every {self.slide:,}" if self.slide else "each row"
@@ -114,7 +119,7 @@ def run(todo: Iterable[Setting], *, seed: int = 0) -> Iterator[Line]:
     for engine in dict.fromkeys(engine for setting in todo for engine in setting.engines):
         if "slide" in ENGINES[engine].traits.windows:
             slide.warm(engine)
-        if "slide" not in ENGINES[engine].traits.windows or engine == "sweep":
+        if "slide" not in ENGINES[engine].traits.windows or engine == DEFAULT_ENGINE:
             arrival.warm(engine)
     for setting in todo:
         yield from measure(setting, STREAMS[setting.stream](rows_for(setting), seed))

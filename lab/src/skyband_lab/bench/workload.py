@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skyband.engines import ENGINES, Objects, build
-from skyband.engines.independent import Independent
+from skyband.engines import ENGINES, Objects, QueryFamily, build
+from skyband.engines.composite import Independent
 from skyband.query import Counting, TopK
-from skyband.workload.family import Family, families
+from skyband.workload.family import families
 from skyband_lab.bench.result import CANDIDATE, Result, scan_limit
 from skyband_lab.bench.workloads import STREAMS, trades
 
@@ -91,7 +91,7 @@ def cases(*, quick: bool, only: Iterable[str] = (), kinds: Iterable[str] = (), s
     return found + [Case(KINDS[-1], numbers[-1], "trades", engine) for engine in chosen]
 
 
-def workload(kind: Kind, queries: int, seed: int = 0) -> Family:
+def workload(kind: Kind, queries: int, seed: int = 0) -> QueryFamily:
     """Random queries of this kind.
 
     Examples
@@ -165,7 +165,7 @@ class Timing(NamedTuple):
     filled: bool
 
 
-def _timed(engine: str, family: Family, score: np.ndarray, fill: int, budget: float) -> Timing:
+def _timed(engine: str, family: QueryFamily, score: np.ndarray, fill: int, budget: float) -> Timing:
     """Fill the windows, then go on until the budget or the stream ends."""
     running: Any = _built(engine, family)
     at, batch, began = 0, _LEAST, time.process_time()
@@ -189,13 +189,13 @@ def _timed(engine: str, family: Family, score: np.ndarray, fill: int, budget: fl
     return Timing(seconds, rows, output, int(running.peak), int(size), whole)
 
 
-def _built(engine: str, family: Family) -> Engine:
+def _built(engine: str, family: QueryFamily) -> Engine:
     """A shared engine, or with "alone" one for every query."""
     name = engine.removeprefix("alone ")
     return build(engine, family) if name == engine else Independent(partial(build, name), family)
 
 
-def _warm(engine: str, family: Family) -> None:
+def _warm(engine: str, family: QueryFamily) -> None:
     """Compile, if it was not."""
     small = family.with_members(family.members[:1])
     _built(engine, small).advance(_rows(np.arange(10.0), 0, 10), np.array([10]))
