@@ -42,17 +42,17 @@ QUERY = sb.TopK(
 def main() -> None:
     """Print the messages of the afternoon."""
     messages, counts = sb.run(QUERY, readings(), stats=True)
-    told = [row for row in messages.to_pylist() if row["dust"] > 60]
+    sent = [row for row in messages.to_pylist() if row["dust"] > 60]
     print("Air pollution within 2 km of home: readings above 60 that made the three worst of six hours\n")
-    print(f"{'read at':<10}{'told at':<10}{'dust':>6}   where")
-    for row in told:
+    print(f"{'read at':<10}{'sent at':<10}{'dust':>6}   where")
+    for row in sent:
         times = f"{row['ts']:%H:%M:%S}  {row['window_end']:%H:%M:%S}"
         print(f"{times}  {row['dust']:>6.1f}   {row['x']:.1f}, {row['y']:.1f}")
-    fire = [row for row in told if row["dust"] > 90]
+    fire = [row for row in sent if row["dust"] > 90]
     print(
-        f"\n{counts.rows:,} readings, {counts.rows - counts.without_score:,} of them near home, {len(told)} messages."
+        f"\n{counts.rows:,} readings, {counts.rows - counts.without_score:,} of them near home, {len(sent)} messages."
     )
-    print(f"The fire that broke out at 14:30 was told at {fire[0]['ts']:%H:%M:%S}: close the windows.")
+    print(f"The fire that broke out at 14:30 was reported at {fire[0]['ts']:%H:%M:%S}: close the windows.")
 
 
 if __name__ == "__main__":
