@@ -187,6 +187,14 @@ def test_the_table_on_the_page_is_made_when_it_is_built():
         assert f"`{name}`" in hooks.on_page_markdown(page)
 
 
+@pytest.mark.parametrize("page", [DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_every_file_that_is_named_exists(page):
+    named = set(re.findall(r"`(?!tests/)([\w/]+/\w+\.py)`", page.read_text(encoding="utf-8")))
+    folders = (ROOT, ROOT / "src" / "skyband")
+    assert len(named) > 5
+    assert {path for path in named if not any((folder / path).is_file() for folder in folders)} == set()
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
