@@ -454,3 +454,11 @@ def test_groups_of_several_columns_come_in_the_order_in_which_they_appeared(wind
     for source in (rows, [rows]):
         found = sb.run(query, source)
         assert [(row["a"], row["b"]) for row in found.to_pylist()] == [(1, "x"), (2, "y"), (2, "x"), (1, "y")]
+
+
+def test_a_list_of_all_time_may_become_empty():
+    """Infinities of both signs have no sum."""
+    batches = [{"p": ["a"], "x": [math.inf]}, {"p": ["a"], "x": [-math.inf]}, {"p": ["b"], "x": [1.0]}]
+    found = sb.run(sb.TopK(k=1, of="p", by="sum(x)", emit="changes"), batches).to_pylist()
+    told = [(row["step"], row["_change_type"], row["p"]) for row in found]
+    assert told == [(0, "insert", "a"), (1, "delete", "a"), (2, "insert", "b")]

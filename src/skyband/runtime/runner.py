@@ -230,7 +230,8 @@ class OperatorRunner:
         """Return the result rows of answers; None if there are none."""
         if not len(answers.step):
             return None
-        rows = self.emitter.emit(answers, self.lists(), MAX_TIME if self.counts else self.tracker.watermark)
+        reached = self.tracker.watermark if self.spec.event_time and not self.counts else MAX_TIME
+        rows = self.emitter.emit(answers, self.lists(), reached)
         lists = (np.diff(answers.first) > 0).sum() if self.columns.windows else len(np.unique(rows.list))
         self.counters["windows"] += int(lists)
         self.counters["answer_rows"] += len(rows.list)
