@@ -502,6 +502,17 @@ def test_rows_of_a_group_are_kept_until_their_pane_closes():
         assert lists(found, "user") == [(0, [(2,), (1,)]), (5, [(2,)])]
 
 
+def test_the_peak_counts_lists_that_are_closed():
+    users = Memory({"user": [1, 2], "y": [3, 12]}, key="user")
+    join = sb.Join(users, on="user", columns=["y"])
+    grouped = sb.TopK(k=5, by="x + y", window=sb.Tumbling("5 s"), time="t", unit="s", per="city", join=join)
+    batches = [{"t": [t, t], "user": [1, 2], "x": [0, 0], "city": [t // 50, t // 50]} for t in (0, 50, 100)]
+    batches.append({"t": [200], "user": [1], "x": [0], "city": [9]})
+    peaks = [run.stats.peak_candidates for run in [sb.stream(grouped, batches)] for _ in run]
+    assert peaks == sorted(peaks)
+    assert peaks[-1] == 2
+
+
 @given(rows_of, changes_of)
 @settings(max_examples=25)
 def test_queries_of_a_workload_answer_as_each_alone(rows, changes):

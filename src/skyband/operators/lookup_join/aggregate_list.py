@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.engines.validation import require, typed_column, validate
-from skyband.operators.lookup_join.candidate_list import score_columns
 from skyband.operators.lookup_join.join_list import Arrivals, JoinList, ListAnswer
 from skyband.operators.lookup_join.policies import Candidates
 from skyband.windows import MIN_TIME
@@ -70,7 +69,6 @@ class AggregateList(JoinList):
         super().__init__(place, query, remote, context, window)
         self.panes: list[Pane] = []  # in the order of time
         self.peak = 0
-        self._columns = score_columns(query, context.schema)
 
     def __len__(self) -> int:
         return len(np.unique(self.kept_keys()))

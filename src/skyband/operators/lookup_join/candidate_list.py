@@ -62,7 +62,6 @@ class CandidateList(JoinList):
         cap = _UNBOUNDED if getattr(self.policy, "whole", False) else self._width + refresh.reserve
         self.ranges = ValueRanges(query, context.schema, remote)
         self.list = TopKN(cap, 0, self.assigner.ratio, len(self.ranges.columns))
-        self._columns = score_columns(query, context.schema)
         self._unscored = StreamRows(*np.empty((4, 0), np.int64))  # rows that wait for a remote row
         self._forgotten = np.empty(0, np.int64)  # by key: the last window of a forgotten object
         self._had_score = np.empty(0, np.bool_)  # by key: whether that object had a score
@@ -358,12 +357,3 @@ class CandidateList(JoinList):
             self.ranges.add_unknown(int(self._forgotten.max()))
         if self.join.each == "row" or self.shares_replica:  # nor does it tell of changes read for other lists
             self.list.note_forgotten(np.full(len(there), np.inf), self._forgotten[there])
-
-
-def score_columns(query: TopK, schema: pa.Schema) -> list[str] | None:
-    """Return the stream columns that scores need, and the key; None: all, since a function may use any."""
-    assert query.join is not None
-    used = getattr(query.by, "columns", None)
-    if used is None:
-        return None
-    return list(dict.fromkeys([query.join.on, *(name for name in used if name in schema.names)]))

@@ -86,6 +86,7 @@ class JoinList(ABC):
         assert query.join is not None
         self.place, self.query, self.join = place, query, query.join
         self.remote, self.context = remote, context
+        self._columns = score_columns(query, context.schema)
         self.assigner = WindowAssigner.of(query.window)
         self.policy = resolve_policy(self.join.refresh.policy)
         self.unlimited = bool(getattr(self.policy, "unlimited", False))
@@ -263,3 +264,12 @@ class JoinList(ABC):
         require(near, "a window lies far away")
         self.latest, self.newest_time = int(found["latest"][0]), found["newest_time"]
         require(len(self.newest_time) <= len(self.remote.keys), "there are rows of keys that never came")
+
+
+def score_columns(query: TopK, schema: pa.Schema) -> list[str] | None:
+    """Return the stream columns that scores need, and the key; None: all, since a function may use any."""
+    assert query.join is not None
+    used = getattr(query.by, "columns", None)
+    if used is None:
+        return None
+    return list(dict.fromkeys([query.join.on, *(name for name in used if name in schema.names)]))

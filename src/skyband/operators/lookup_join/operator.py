@@ -25,10 +25,10 @@ from skyband.engines.protocol import Answers
 from skyband.engines.validation import require, section, typed_column, validate
 from skyband.errors import SchemaError
 from skyband.operators.lookup_join.aggregate_list import AggregateList
-from skyband.operators.lookup_join.candidate_list import CandidateList, score_columns
+from skyband.operators.lookup_join.candidate_list import CandidateList
 from skyband.operators.lookup_join.changes import PUSHED, PushedChanges
 from skyband.operators.lookup_join.client import LookupClient
-from skyband.operators.lookup_join.join_list import Arrivals, JoinList, ListAnswer
+from skyband.operators.lookup_join.join_list import Arrivals, JoinList, ListAnswer, score_columns
 from skyband.operators.lookup_join.planning import (
     NewestRows,
     check_columns,
@@ -40,7 +40,7 @@ from skyband.operators.lookup_join.planning import (
 )
 from skyband.operators.lookup_join.policies import resolve_policy
 from skyband.operators.lookup_join.refresher import LookupCounts, Refresher
-from skyband.operators.lookup_join.remote_rows import RemoteRows, arrow_type
+from skyband.operators.lookup_join.remote_rows import ARROW_TYPES, RemoteRows
 from skyband.operators.lookup_join.replica import NOT_READ
 from skyband.operators.lookup_join.topkn import STATUS
 from skyband.runtime.arrow import from_storage
@@ -185,7 +185,7 @@ class LookupJoinSpec(OperatorSpec):
         join, name = self.join, self.query.column
         types = dict(join.types)
         extra = {a.name: pa.int64() if a.function == "count" else pa.float64() for a in join.aggregates}
-        extra |= {column: arrow_type(types[column]) if column in types else pa.null() for column in join.columns}
+        extra |= {column: ARROW_TYPES[types[column]] if column in types else pa.null() for column in join.columns}
         lookups = pa.struct([(count, pa.int64()) for count in ("wanted", "made", "failed", "late")])
         extra |= {name("staleness"): pa.float64(), name("status"): pa.string(), name("lookups"): lookups}
         return ResultColumns(self.query, self.all_per or self.query.per, extra=extra, many=self.many, early=early)

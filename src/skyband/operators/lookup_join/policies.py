@@ -1,15 +1,14 @@
 """Refresh policies: which remote values to read again before an answer is emitted.
 
-A policy is a plain value, choose(candidates, replica, budget, now) -> ids, the most wanted first. `whole` says that it
-considers all objects of the window, as ACQUA's WSJ does, and not only those on the list; `unlimited` that the budget
-does not apply to it.
+A policy is a plain value, choose(candidates, replica, budget, now) -> ids, the most wanted first.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -60,27 +59,29 @@ class Candidates:
         return self.id if whole else self.id[self.listed]
 
 
-class RefreshPolicy(Protocol):
-    """What a join asks before each answer."""
+@dataclass(frozen=True)
+class RefreshPolicy(ABC):
+    """What a join asks before each answer.
 
-    @property
-    def whole(self) -> bool:
-        """Whether it considers all objects of the window."""
+    Parameters
+    ----------
+    whole
+        Consider all objects of the window, as ACQUA's WSJ does, and not only those on the list.
+    unlimited
+        The budget does not apply.
+    """
 
-    @property
-    def unlimited(self) -> bool:
-        """Whether the budget does not apply."""
+    whole: bool = False
+    unlimited: bool = False
 
+    @abstractmethod
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Return the ids to look up, the most wanted first."""
 
 
 @dataclass(frozen=True)
-class Never:
+class Never(RefreshPolicy):
     """WST: read nothing again."""
-
-    whole: bool = False
-    unlimited: bool = False
 
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Return no id."""
@@ -89,16 +90,13 @@ class Never:
 
 
 @dataclass(frozen=True)
-class Top:
+class Top(RefreshPolicy):
     """AT-TSM: from the top of the list down.
 
     References
     ----------
     AcquaTop, section 5.2.1.
     """
-
-    whole: bool = False
-    unlimited: bool = False
 
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Return the best of the list."""
@@ -107,7 +105,7 @@ class Top:
 
 
 @dataclass(frozen=True)
-class Border:
+class Border(RefreshPolicy):
     """AT-BSM: around the border between the k best and those behind, alternating, beginning just below it.
 
     References
@@ -115,9 +113,6 @@ class Border:
     AcquaTop, section 5.2.2. With an odd budget the text leaves open on which side the odd one is: the authors'
     sums come out with it below the border.
     """
-
-    whole: bool = False
-    unlimited: bool = False
 
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Return those nearest to the border."""
@@ -129,7 +124,7 @@ class Border:
 
 
 @dataclass(frozen=True)
-class All:
+class All(RefreshPolicy):
     """AT-ASM: the whole list, whatever the budget: the best result that the list allows.
 
     References
@@ -137,7 +132,6 @@ class All:
     AcquaTop, section 5.2.3.
     """
 
-    whole: bool = False
     unlimited: bool = True
 
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
@@ -154,11 +148,8 @@ class Oracle(All):
 
 
 @dataclass(frozen=True)
-class Lru:
+class Lru(RefreshPolicy):
     """AT-LRU and WSJ-LRU: the longest unread first."""
-
-    whole: bool = False
-    unlimited: bool = False
 
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Return the longest unread."""
@@ -168,22 +159,20 @@ class Lru:
 
 
 @dataclass(frozen=True)
-class Random:
-    """WSJ-RND: any of the window, the same for the same seed and moment."""
+class Random(RefreshPolicy):
+    """WSJ-RND: any of the window, the same at the same moment."""
 
-    seed: int = 0
     whole: bool = True
-    unlimited: bool = False
 
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Return a random choice."""
         del replica
         ids = candidates.ids(whole=self.whole)
-        return np.random.default_rng([self.seed, abs(now)]).permutation(ids)[:budget]
+        return np.random.default_rng([0, abs(now)]).permutation(ids)[:budget]
 
 
 @dataclass(frozen=True)
-class Wbm:
+class Wbm(RefreshPolicy):
     """AT-WBM and WSJ-WBM: of those past their best-before time, those that will be used and fresh for longest.
 
     The score is min(L, V): for how many slides the object stays in a window, and for how many its value would hold
@@ -196,8 +185,6 @@ class Wbm:
     """
 
     interval: Mapping[int, float] | None = field(default=None, compare=False)
-    whole: bool = False
-    unlimited: bool = False
 
     def __call__(self, candidates: Candidates, replica: Replica, budget: int, now: int) -> np.ndarray:
         """Return those with the highest min(L, V)."""
@@ -234,7 +221,7 @@ def wbm(
 
 
 @dataclass(frozen=True)
-class Likely:
+class Likely(RefreshPolicy):
     """Our own: spend each look-up where the answer is most likely to be wrong without it.
 
     From the replica's record (how often values of an age have changed, how often a key changes, what a change looks
@@ -280,8 +267,6 @@ class Likely:
     least: float = 0.25  # the share of values that must last a slide for the record to tell more than the list
     most: int = 40
     seed: int = 0
-    whole: bool = False
-    unlimited: bool = False
 
     def compile(self) -> None:
         """Compile the kernel ahead."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skyband.query import Join, TopK
     from skyband.query.join import ColumnType
 
-_ARROW_TYPES = {
+ARROW_TYPES: dict[ColumnType, pa.DataType] = {
     "double": pa.float64(),
     "long": pa.int64(),
     "string": pa.string(),
@@ -29,22 +29,12 @@ _ARROW_TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "date": pa.date32(),
 }
-
-
-def arrow_type(name: ColumnType) -> pa.DataType:
-    """Return the type that `Join(columns={...})` calls by this name.
-
-    Examples
-    --------
-    >>> arrow_type("long")
-    DataType(int64)
-    """
-    return _ARROW_TYPES[name]
+"""The types that `Join(columns={...})` calls by these names."""
 
 
 def _remote_types(join: Join) -> pa.Schema | None:
     """Return the types that the query names for the remote columns; None unless it names all of them."""
-    known = {name: arrow_type(kind) for name, kind in join.types}
+    known = {name: ARROW_TYPES[kind] for name, kind in join.types}
     if set(known) != set(join.columns):
         return None
     return pa.schema([pa.field(name, known[name]) for name in join.columns])
