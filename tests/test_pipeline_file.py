@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.errors import ParseError
 from skyband.lang import Job, load
-from skyband.lang.job import Cluster, Input, Output, Trigger, Watermark
+from skyband.lang.config import Cluster, Input, Output, Trigger, Watermark
 from skyband.lang.text import EnvTemplate
 
 WHOLE = """\

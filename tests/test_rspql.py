@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.lang import load
 from skyband.lang.rdf import match_rows
-from skyband.lang.statement import Remote
+from skyband.lang.services import Remote
 from skyband.lang.triples import HOME, Pattern, Star, Term
 from skyband.tables import Memory
 

@@ -21,7 +21,7 @@ from skyband.errors import DashboardError, QueryError, SchemaError, SnapshotErro
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from skyband.lang.job import Job
+    from skyband.lang import Job
     from skyband.lang.statement import Statement
 
 

@@ -22,7 +22,7 @@ import typer
 from skyband.cli._common import ExitCode, stdout_console
 
 if TYPE_CHECKING:
-    from skyband.lang.job import Job
+    from skyband.lang import Job
 
 HELP = """Check this machine, a pipeline file and a checkpoint, and say what to do about each finding.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from skyband.errors import QueryError, SkybandError
-from skyband.lang.job import SinkKind, SourceKind
+from skyband.lang.config import SinkKind, SourceKind
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skyband import __version__
-from skyband.dashboard import metrics, models
+from skyband.dashboard import models
 from skyband.dashboard.events import MAX_CLIENTS, Subscription
+from skyband.dashboard.hub import METRICS, Metric
 from skyband.dashboard.security import SIGN_IN, cookie_name, cookie_value, is_equal
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ STALL_SECONDS = 30.0
 MAX_SUBSCRIPTIONS = 64
 """Boards that a client can follow at once."""
 
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_SERVER_METRICS = {
+    "queries": Metric("gauge", "skyband_queries", "Queries on the dashboard."),
+    "failed": Metric("gauge", "skyband_failed", "1 while the run has an error."),
+    "clients": Metric("gauge", "skyband_dashboard_clients", "Open event streams."),
+    "sent": Metric("counter", "skyband_dashboard_boards_total", "Boards sent."),
+}
 _MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 Search = Annotated[str, Query(max_length=200, description="Words that the query or the group must contain.")]
@@ -179,7 +187,19 @@ def _add_progress(app: FastAPI, hub: Hub, stream: EventStream) -> None:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> PlainTextResponse:
         """Metrics for Prometheus."""
-        return PlainTextResponse(metrics.to_prometheus(hub, stream), media_type=metrics.CONTENT_TYPE)
+        return PlainTextResponse(_to_prometheus(hub, stream), media_type=_PROMETHEUS)
+
+
+def _to_prometheus(hub: Hub, stream: EventStream) -> str:
+    """Return all metrics in Prometheus' text format. No name or value of the user's data becomes a label."""
+    failed = int(hub.state == "failed")
+    server = {"queries": hub.queries, "failed": failed, "clients": stream.clients, "sent": stream.sent}
+    lines = []
+    for metrics, values in ((METRICS, hub.metrics), (_SERVER_METRICS, server)):
+        for key, (kind, name, text) in metrics.items():
+            if key in values:
+                lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {float(values[key])!r}"]
+    return "\n".join(lines) + "\n"
 
 
 class _EventResponse(StreamingResponse):

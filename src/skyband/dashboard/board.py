@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from skyband.dashboard.history import to_comparable, to_hashable, to_json, value
 
 if TYPE_CHECKING:
     from skyband.dashboard.history import AnswerColumns, AnswerHistory, Group
-    from skyband.dashboard.hub import QueryInfo
+    from skyband.query import TopK
 
 MAX_ROWS = 100
 """Rows of a board that are sent with each change; the API returns all."""
@@ -23,6 +24,46 @@ CARD_ROWS, CARD_POINTS = 5, 48
 
 _READ_WINDOWS = 4  # windows that are kept as lists
 _HASH_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class QueryInfo:
+    """What the page shows of a query; all but the name may be unknown."""
+
+    name: str
+    k: int | None = None
+    by: str = ""
+    window: str = ""
+    time: str | None = None
+    id: str | None = None
+    ascending: bool = False
+
+    @classmethod
+    def from_query(cls, name: str, query: TopK) -> QueryInfo:
+        """Describe a query.
+
+        Examples
+        --------
+        >>> import skyband as sb
+        >>> info = QueryInfo.from_query("big", sb.TopK(k=3, by="price * volume", window=sb.Counting(100, 10)))
+        >>> info.k, info.by, info.window
+        (3, 'price * volume', 'last 100 rows, every 10')
+        """
+        by = query.by if isinstance(query.by, str) else getattr(query.by, "text", getattr(query.by, "__name__", ""))
+        return cls(name, query.k, str(by), _describe_window(query), query.time, query.id, query.ascending)
+
+
+def _describe_window(query: TopK) -> str:
+    from skyband.query import AllTime, Counting
+    from skyband.query.duration import format_duration
+
+    window = query.window
+    if isinstance(window, AllTime):
+        return "all time"
+    if isinstance(window, Counting):
+        return f"last {window.size:,} rows" + (f", every {window.slide:,}" if window.slide > 1 else "")
+    slide = window.slide if isinstance(window.slide, str) else format_duration(window.slide)
+    return f"last {format_duration(window.size)}, every {slide}"
 
 
 class Window(NamedTuple):

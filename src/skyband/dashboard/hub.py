@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.dashboard.board import Board
+from skyband.dashboard.board import Board, QueryInfo
 from skyband.dashboard.history import AnswerHistory, to_text
-from skyband.dashboard.metrics import check_metrics
 from skyband.errors import DashboardError
 from skyband.redaction import redact
 
@@ -29,46 +29,35 @@ _MAX_BOARDS = 512  # boards whose windows are kept ready
 _METRICS_SECONDS = 0.2  # between two entries of the recent metrics
 _MAX_ERROR = 4_000  # characters
 _MIN_BYTES = 1 << 16  # memory of every query
+_METRIC_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
-@dataclass(frozen=True)
-class QueryInfo:
-    """What the page shows of a query; all but the name may be unknown."""
+class Metric(NamedTuple):
+    """A metric in Prometheus' terms."""
 
+    kind: str  # "counter" or "gauge"
     name: str
-    k: int | None = None
-    by: str = ""
-    window: str = ""
-    time: str | None = None
-    id: str | None = None
-    ascending: bool = False
-
-    @classmethod
-    def from_query(cls, name: str, query: TopK) -> QueryInfo:
-        """Describe a query.
-
-        Examples
-        --------
-        >>> import skyband as sb
-        >>> info = QueryInfo.from_query("big", sb.TopK(k=3, by="price * volume", window=sb.Counting(100, 10)))
-        >>> info.k, info.by, info.window
-        (3, 'price * volume', 'last 100 rows, every 10')
-        """
-        by = query.by if isinstance(query.by, str) else getattr(query.by, "text", getattr(query.by, "__name__", ""))
-        return cls(name, query.k, str(by), _describe_window(query), query.time, query.id, query.ascending)
+    help: str
 
 
-def _describe_window(query: TopK) -> str:
-    from skyband.query import AllTime, Counting
-    from skyband.query.duration import format_duration
-
-    window = query.window
-    if isinstance(window, AllTime):
-        return "all time"
-    if isinstance(window, Counting):
-        return f"last {window.size:,} rows" + (f", every {window.slide:,}" if window.slide > 1 else "")
-    slide = window.slide if isinstance(window.slide, str) else format_duration(window.slide)
-    return f"last {format_duration(window.size)}, every {slide}"
+METRICS = {
+    "rows": Metric("counter", "skyband_rows_total", "Rows read."),
+    "rows_per_second": Metric("gauge", "skyband_rows_per_second", "Rows read per second, recently."),
+    "batch_seconds": Metric("gauge", "skyband_batch_seconds", "Duration of the last batch."),
+    "windows": Metric("counter", "skyband_windows_total", "Windows answered."),
+    "answer_rows": Metric("counter", "skyband_answer_rows_total", "Rows of all answers."),
+    "candidates": Metric("gauge", "skyband_candidates", "Rows kept because they may still enter an answer."),
+    "window_rows": Metric("gauge", "skyband_window_rows", "Rows in the window."),
+    "state_bytes": Metric("gauge", "skyband_state_bytes", "Bytes of state after the last batch."),
+    "late": Metric("counter", "skyband_late_rows_total", "Rows dropped because their pane was closed."),
+    "ahead": Metric("counter", "skyband_ahead_rows_total", "Rows dropped because their time was too far ahead."),
+    "without_score": Metric("counter", "skyband_rows_without_score_total", "Rows whose score was NULL or NaN."),
+    "without_time": Metric("counter", "skyband_rows_without_time_total", "Rows whose time was NULL."),
+    "staleness_seconds": Metric("gauge", "skyband_staleness_seconds", "Age of the joined values in use."),
+    "refreshes": Metric("counter", "skyband_refreshes_total", "Joined values fetched again."),
+    "refills": Metric("counter", "skyband_refills_total", "Refills of a view from its table."),
+}
+"""By the name that `Hub.progress` takes. Others are shown on the page only."""
 
 
 class BoardPage(NamedTuple):
@@ -153,7 +142,7 @@ class Hub:
             history.add(table, max(_MIN_BYTES, self.memory // len(self._histories)))
 
     def progress(self, metrics: Mapping[str, float | None]) -> None:
-        """Update metrics of the run, such as rows_per_second, late or candidates; see `metrics.METRICS`."""
+        """Update metrics of the run, such as rows_per_second, late or candidates; see `METRICS`."""
         new = check_metrics(metrics)
         now = time.time()
         with self._lock:
@@ -260,3 +249,31 @@ def _check_name(query: object) -> str:
 def _contains_all(group: Group, words: list[str]) -> bool:
     text = " ".join("null" if part is None else part for part in group).casefold()
     return all(word in text for word in words)
+
+
+def check_metrics(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the finite numbers among `values`; raise `DashboardError` for other names and types.
+
+    Examples
+    --------
+    >>> check_metrics({"rows": 3, "late": None})
+    {'rows': 3}
+    >>> check_metrics({"rows": "many"})
+    Traceback (most recent call last):
+        ...
+    skyband.errors.DashboardError: rows must be a number, got 'many'
+    """
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
+            msg = f"the name of a metric must have lower-case letters, digits and underscores, got {name!r}"
+            raise DashboardError(msg)
+        if value is None:
+            continue
+        number = value.item() if hasattr(value, "item") else value  # of NumPy
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            msg = f"{name} must be a number, got {value!r}"
+            raise DashboardError(msg)
+        if math.isfinite(number):
+            found[name] = number
+    return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from skyband.errors import QueryError, SourceError, TableError, nearest
-from skyband.lang.job import Cluster, Input, Job, Output, Service, Trigger, Watermark
+from skyband.lang.config import Cluster, Input, Output, Service, Trigger, Watermark
 from skyband.lang.query_yaml import build, read_query
 from skyband.lang.services import SERVICE_FIELDS, join_options
 from skyband.lang.text import Position
@@ -15,7 +16,10 @@ from skyband.lang.yaml_node import YamlNode, read_yaml
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from skyband.lang.services import Remote
     from skyband.lang.statement import Statement
+    from skyband.lang.text import EnvTemplate
+    from skyband.query import TopK
 
 FIELDS = (
     "name", "source", "watermark", "ahead", "ahead_of_clock", "query", "queries", "sql", "rspql", "early", "sink",
@@ -24,6 +28,49 @@ FIELDS = (
 _QUERY_FIELDS = ("query", "queries", "sql", "rspql")
 _TRIGGER = "{every: 5 seconds}, {available_now: true} or once"
 _T = TypeVar("_T", Input, Output, Service)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The content of a pipeline file; `sb.lang.load` reads one.
+
+    Texts that may hold secrets are `EnvTemplate`: they keep `${NAME}` as written, and `get()` fills it in.
+
+    Examples
+    --------
+    >>> from skyband.lang import load
+    >>> job = load('''
+    ... name: trades
+    ... source: {kind: parquet, path: trades/, schema: "ts timestamp, symbol string, price double"}
+    ... watermark: 10 seconds
+    ... query: {k: 3, by: price, window: 10 minutes/1 minute, time: ts, per: symbol}
+    ... ''')
+    >>> job.queries[0].k, job.watermark, job.sink.kind
+    (3, Watermark(column='ts', delay='10 seconds'), 'console')
+    """
+
+    name: str
+    source: Input
+    statements: tuple[Statement, ...]
+    sink: Output = field(default_factory=Output)
+    watermark: Watermark | None = None
+    ahead_of_clock: str | None = None
+    """How far ahead of the clock the time of a row may be."""
+    early: bool = False
+    checkpoint: EnvTemplate | None = None
+    trigger: Trigger = field(default_factory=Trigger)
+    spark: Cluster = field(default_factory=Cluster)
+    services: tuple[tuple[str, Service], ...] = ()
+
+    @property
+    def queries(self) -> tuple[TopK, ...]:
+        """The queries alone."""
+        return tuple(statement.query for statement in self.statements)
+
+    @property
+    def remotes(self) -> tuple[Remote | None, ...]:
+        """The join of each query, if it has one."""
+        return tuple(statement.remote for statement in self.statements)
 
 
 def load(file: str | Path) -> Job:
@@ -167,9 +214,9 @@ def _check_columns(query_node: YamlNode, source: Input, statements: tuple[Statem
         known = [*source.columns, *joined]
         named = {"time": (query.time,), "id": (query.id,), "per": query.per, "of": query.of}
         named["by"] = () if callable(query.by) else query.by.columns
-        for field, name in ((field, name) for field, names in named.items() for name in names):
+        for key, name in ((key, name) for key, names in named.items() for name in names):
             if name is not None and name not in known:
-                at = query_node.entries().get(field, query_node) if isinstance(query_node.value, dict) else query_node
+                at = query_node.entries().get(key, query_node) if isinstance(query_node.value, dict) else query_node
                 raise at.error(f"names column {name!r}, which source.schema does not have: {nearest(name, known)}")
 
 

@@ -9,8 +9,8 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from skyband.errors import ParseError, QueryError
-from skyband.lang.services import join_options
-from skyband.lang.statement import NAMED_SERVICE, Remote, Statement
+from skyband.lang.services import Remote, join_options
+from skyband.lang.statement import NAMED_SERVICE, Statement
 from skyband.lang.text import errors_at
 from skyband.lang.yaml_node import YamlNode
 from skyband.query import AllTime, Counting, Distance, Sliding, TopK, Weighted, distance, weighted

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, nearest
-from skyband.lang.job import Service
+from skyband.lang.config import Service
 from skyband.lang.text import EnvTemplate
 from skyband.query import Calls, Join, Refresh
 from skyband.query.join import PARTS
@@ -17,7 +17,6 @@ from skyband.query.validation import check_known, invalid
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from skyband.lang.statement import Remote
 
 Options = tuple[tuple[str, Any], ...]
 """Fields of `sb.Join` as plain values; `refresh` and `calls` are mappings."""
@@ -31,6 +30,31 @@ _OPTIONS = {
     "redis": ("key", "name"),
     "parquet": ("key",),
 }
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A join as a text describes it. `service` is a name; only the configuration says what it stands for."""
+
+    service: str
+    on: str
+    columns: tuple[str, ...]
+    properties: tuple[tuple[str, str], ...] = ()
+    """The names of columns there, such as the IRI of a property. Empty: as here."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further fields of `sb.Join` as plain values; `refresh` and `calls` are mappings."""
+
+    def sparql(self) -> str:
+        """Return the query to a SPARQL endpoint, before it is narrowed to the keys of a look-up.
+
+        Examples
+        --------
+        >>> Remote("BKG", "user", ("followers",), (("followers", "urn:hasFollowers"),)).sparql()
+        'SELECT ?user ?followers WHERE { ?user <urn:hasFollowers> ?followers . }'
+        """
+        names = " ".join(f"?{name}" for name in (self.on, *self.columns))
+        triples = " ".join(f"?{self.on} <{iri}> ?{name} ." for name, iri in self.properties)
+        return f"SELECT {names} WHERE {{ {triples} }}"
 
 
 def build_join(remote: Remote, services: Mapping[str, Any]) -> Join:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError, SchemaError, nearest
+from skyband.lang.services import Remote, build_join
 from skyband.query import Sliding
 from skyband.query.points import Distance, Weighted
 from skyband.query.validation import invalid
@@ -19,31 +20,6 @@ if TYPE_CHECKING:
     from skyband.query import TopK
 
 NAMED_SERVICE = "have the name of its service to be written as text, as the statement of sb.parse has"
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A join as a text describes it. `service` is a name; only the configuration says what it stands for."""
-
-    service: str
-    on: str
-    columns: tuple[str, ...]
-    properties: tuple[tuple[str, str], ...] = ()
-    """The names of columns there, such as the IRI of a property. Empty: as here."""
-    options: tuple[tuple[str, Any], ...] = ()
-    """Further fields of `sb.Join` as plain values; `refresh` and `calls` are mappings."""
-
-    def sparql(self) -> str:
-        """Return the query to a SPARQL endpoint, before it is narrowed to the keys of a look-up.
-
-        Examples
-        --------
-        >>> Remote("BKG", "user", ("followers",), (("followers", "urn:hasFollowers"),)).sparql()
-        'SELECT ?user ?followers WHERE { ?user <urn:hasFollowers> ?followers . }'
-        """
-        names = " ".join(f"?{name}" for name in (self.on, *self.columns))
-        triples = " ".join(f"?{self.on} <{iri}> ?{name} ." for name, iri in self.properties)
-        return f"SELECT {names} WHERE {{ {triples} }}"
 
 
 @dataclass(frozen=True)
@@ -94,8 +70,6 @@ class Statement:
         """
         if self.remote is None:
             return self
-        from skyband.lang.services import build_join
-
         return replace(self, query=replace(self.query, join=build_join(self.remote, services)))
 
     def rows(self, source: object) -> object:

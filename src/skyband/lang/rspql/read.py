@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from skyband.errors import nearest
 from skyband.lang.rspql.expression import ExpressionReader, Function
 from skyband.lang.rspql.grammar import Terms, parse_tree, subtrees
-from skyband.lang.statement import Remote, Statement
+from skyband.lang.services import Remote
+from skyband.lang.statement import Statement
 from skyband.lang.text import errors_at
 from skyband.lang.triples import Pattern, Star, Term
 from skyband.query import RESERVED, Sliding, TopK

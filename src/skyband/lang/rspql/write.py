@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import QueryError
 from skyband.lang.rspql.grammar import FUNCTIONS, XSD
-from skyband.lang.statement import NAMED_SERVICE, Remote, Statement
+from skyband.lang.statement import NAMED_SERVICE, Statement
 from skyband.lang.triples import HOME, Pattern, Star, Term, escape
 from skyband.query.duration import format_duration
 from skyband.query.expression import Expression
@@ -17,6 +17,7 @@ from skyband.query.validation import invalid
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from skyband.lang.services import Remote
     from skyband.query import Sliding, TopK
     from skyband.query.expression import Tree
 

@@ -1,18 +1,14 @@
-"""The content of a pipeline file as values, validated when they are made."""
+"""The parts of a pipeline file besides its queries, as values that are validated when they are made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from skyband.lang.text import EnvTemplate, Settings, fill_settings
 from skyband.query.trees import column_names
 from skyband.query.validation import check_choice, invalid
-
-if TYPE_CHECKING:
-    from skyband.lang.statement import Remote, Statement
-    from skyband.query import TopK
 
 SourceKind = Literal["parquet", "json", "csv", "kafka", "rate", "redis", "mqtt"]
 SinkKind = Literal["console", "parquet", "json", "csv", "memory", "latest", "kafka"]
@@ -167,46 +163,3 @@ class Cluster:
     def settings(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the settings with their variables filled in."""
         return fill_settings(self.options, environ)
-
-
-@dataclass(frozen=True)
-class Job:
-    """The content of a pipeline file; `sb.lang.load` reads one.
-
-    Texts that may hold secrets are `EnvTemplate`: they keep `${NAME}` as written, and `get()` fills it in.
-
-    Examples
-    --------
-    >>> from skyband.lang import load
-    >>> job = load('''
-    ... name: trades
-    ... source: {kind: parquet, path: trades/, schema: "ts timestamp, symbol string, price double"}
-    ... watermark: 10 seconds
-    ... query: {k: 3, by: price, window: 10 minutes/1 minute, time: ts, per: symbol}
-    ... ''')
-    >>> job.queries[0].k, job.watermark, job.sink.kind
-    (3, Watermark(column='ts', delay='10 seconds'), 'console')
-    """
-
-    name: str
-    source: Input
-    statements: tuple[Statement, ...]
-    sink: Output = Output()
-    watermark: Watermark | None = None
-    ahead_of_clock: str | None = None
-    """How far ahead of the clock the time of a row may be."""
-    early: bool = False
-    checkpoint: EnvTemplate | None = None
-    trigger: Trigger = Trigger()
-    spark: Cluster = Cluster()
-    services: tuple[tuple[str, Service], ...] = ()
-
-    @property
-    def queries(self) -> tuple[TopK, ...]:
-        """The queries alone."""
-        return tuple(statement.query for statement in self.statements)
-
-    @property
-    def remotes(self) -> tuple[Remote | None, ...]:
-        """The join of each query, if it has one."""
-        return tuple(statement.remote for statement in self.statements)
