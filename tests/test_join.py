@@ -349,7 +349,7 @@ def test_a_bad_start_or_change_is_named():
             "changes .* same types",
         ),
         ({"changes": 7}, "changes cannot be read"),
-        ({"table": table, "aggregates": {"n": "sum(name)"}}, "n uses column 'name', which is string"),
+        ({"table": table, "aggregates": {"n": "sum(name)"}}, "column 'name' in n must be a number, got string"),
         ({"table": table, "aggregates": {"rank": "count(*)"}}, "one of ours, got 'rank'"),
     ):
         with pytest.raises(sb.SkybandError, match=words):
