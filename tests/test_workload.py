@@ -652,3 +652,17 @@ def test_after_every_row_a_changed_k_loses_no_answer(emit, rows, updates, k, siz
             assert shown == oracle.changes(lists)
         else:
             assert [((r["x"], r["t"], r["i"]), r["rank"]) for r in got] == [a[1:] for a in oracle.arrivals(lists)]
+
+
+def test_a_query_whose_bounds_have_passed_may_still_be_updated():
+    def asked(name, k):
+        return sb.TopK(k=k, by="x", window=sb.Tumbling("3 s"), time="t", unit="s", name=name)
+
+    workload = sb.Workload([asked("a", 1)], max_k=9, finest="1 s")
+    batches = [({"t": [100], "x": [1]}, 110), ({"t": [113], "x": [1]}, 120), {"t": [130], "x": [1]}]
+    answers = sb.stream(workload, iter(batches))
+    next(answers)
+    workload.add(asked("b", 1), active=(18, 66))
+    next(answers)
+    assert workload.update("b", k=2).exact_from == 120
+    assert {name for said in answers for name in said["query"].to_pylist()} == {"a"}

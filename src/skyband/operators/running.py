@@ -172,7 +172,7 @@ class RunningWorkload:
             return Admission(name)
         # for windows that were to be answered, the candidates suffice for as many rows and those windows still wanted
         narrowed = [_narrowed(m, member) for m in old]
-        if query.k <= min(m.k for m in old) and before[0] <= span[0] and span[1] <= before[1]:
+        if query.k <= min((m.k for m in old), default=0) and before[0] <= span[0] and span[1] <= before[1]:
             running.change([*rest, *narrowed])
             return Admission(name)
         return running.admit(member, runner, narrowed)
