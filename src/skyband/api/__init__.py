@@ -70,7 +70,7 @@ def run(  # noqa: PLR0913 - all that can be set
         A path (Parquet, CSV or JSON lines; a folder of such files too), an Arrow table, a pandas or Polars
         frame, a dict of lists, or an iterator of such batches, each alone or with a watermark: (batch, time).
     engine
-        "auto", or a name in `sb.ENGINES`; for many queries also "mtopband" or "mtoplist".
+        "auto", or a name in `sb.ENGINES`.
     late
         How far behind the newest time seen a row may come and still count. Without it a finite source is put
         in order first, so that nothing is late, and an iterator has a lateness of zero.

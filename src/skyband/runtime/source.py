@@ -16,6 +16,7 @@ from skyband.errors import SourceError, not_utf8
 from skyband.runtime.arrow import combine_chunks, concat_rows, decode, take_rows
 from skyband.runtime.batch import is_ascending
 from skyband.runtime.schema import conform
+from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -246,7 +247,7 @@ MEMORY = 1 << 30
 def rising(source: Source, name: str, kind: TimeType) -> bool:
     """Return whether the times of a finite source never go back. Reads one column."""
     assert source.column is not None
-    last = -(1 << 62)
+    last = MIN_TIME
     for column in source.column(name):
         time, missing = kind.micros(column)
         time = time if missing is None else time[~missing]
@@ -282,7 +283,7 @@ def in_time_order(source: Source, name: str, kind: TimeType, memory: int = MEMOR
 def _sorted(rows: pa.Table, name: str, kind: TimeType) -> pa.Table:
     time, missing = kind.micros(rows.column(name))
     if missing is not None:
-        time = np.where(missing, -(1 << 62), time)
+        time = np.where(missing, MIN_TIME, time)
     return take_rows(rows, np.argsort(time, kind="stable"))
 
 

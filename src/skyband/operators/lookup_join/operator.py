@@ -375,7 +375,7 @@ class LookupJoin(Operator):
             if group is not None:  # number the panes of all groups
                 pane = np.cumsum(np.r_[0, (np.diff(pane) != 0) | (np.diff(group) != 0)])
             keep = np.empty(len(key), np.bool_)
-            newest(pane, key, np.full(len(self.remote.keys), -(1 << 62)), keep)
+            newest(pane, key, np.full(len(self.remote.keys), MIN_TIME), keep)
             chosen = np.flatnonzero(keep)
         if not join.aggregates:
             return Arrivals(time, ids, key, chosen, take(ids[chosen], score_columns(query, self._context.schema)))
