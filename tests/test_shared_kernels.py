@@ -7,24 +7,27 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.engines import Objects, build
-from skyband.kernels.shared.room import STRIDE, absorbed
-from skyband.kernels.shared.shelf import walked, walked_to
+from skyband.kernels.shared.levels import walk, walk_above
+from skyband.kernels.shared.memory import STRIDE, BandRows, Levels, SharedRows, append_below
+from skyband.kernels.shared.views import ViewColumns
 from skyband.query import Counting
 from skyband.workload.family import families
 
 
-def _ranked(seed: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows best first, with ties: their scores, ids and times."""
+def _ranked(seed: int, size: int) -> Levels:
+    """One level of rows, best first, with ties."""
     rng = np.random.default_rng(seed)
     score = np.sort(rng.integers(0, max(size // 3, 1), size).astype(np.float64))[::-1].copy()
-    return score, rng.integers(0, 1 << 40, size), rng.integers(0, 100, size)
+    none = np.empty(0, np.int64)
+    return Levels(score, rng.integers(0, 1 << 40, size), rng.integers(0, 100, size), none, none)
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 70), st.integers(1, 60), st.integers(0, 101))
 def test_a_walk_takes_the_first_k_that_are_young_enough(seed: int, size: int, k: int, start: int) -> None:
-    score, id, time = _ranked(seed, size)
-    to_score, to_id = np.zeros(k + STRIDE), np.zeros(k + STRIDE, np.int64)
-    got = walked(score, id, time, 0, size, start, k, 0, to_score, to_id, 0)
+    levels = _ranked(seed, size)
+    score, id, time = levels[:3]
+    to_score, to_id = answer = np.zeros(k + STRIDE), np.zeros(k + STRIDE, np.int64)
+    got = walk(levels, 0, size, start, k, 0, answer, 0)
     wanted = np.flatnonzero(time >= start)[:k]
     assert got == len(wanted)
     assert (to_id[:got] == id[wanted]).all()
@@ -33,9 +36,10 @@ def test_a_walk_takes_the_first_k_that_are_young_enough(seed: int, size: int, k:
 
 @given(st.integers(0, 1 << 30), st.integers(0, 70), st.integers(1, 60), st.integers(0, 101), st.integers(-1, 24))
 def test_a_walk_stops_before_a_score(seed: int, size: int, k: int, start: int, bound: int) -> None:
-    score, id, time = _ranked(seed, size)
-    to_score, to_id = np.zeros(k + STRIDE), np.zeros(k + STRIDE, np.int64)
-    got, at = walked_to(score, id, time, 0, size, start, k, 0, to_score, to_id, 0, float(bound))
+    levels = _ranked(seed, size)
+    score, id, time = levels[:3]
+    _, to_id = answer = np.zeros(k + STRIDE), np.zeros(k + STRIDE, np.int64)
+    got, at = walk_above(levels, 0, size, start, k, 0, answer, 0, float(bound))
     wanted = np.flatnonzero((time >= start) & (score > bound))[:k]
     assert got == len(wanted)
     assert (to_id[:got] == id[wanted]).all()
@@ -48,12 +52,16 @@ def test_rows_below_the_bar_are_taken_with_their_panes(seed: int, size: int, bar
     score, id = rng.integers(0, 100, size).astype(np.float64), np.arange(size)
     time, views = np.sort(rng.integers(0, 50, size)), np.sort(rng.integers(0, 60, 9))
     room = 2 + size + 8
-    to = (np.zeros(room), np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(room, np.int32))
-    total = absorbed(score, time, id, 0, size, float(bar), *to, 2, views, len(views))
+    to = BandRows(np.zeros(room), np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(room, np.int32))
+    rows, seen = (
+        SharedRows(score, time, id, np.empty(0, np.int32), np.empty((2, 0), np.int64)),
+        ViewColumns(views, views, views),
+    )
+    total = append_below(rows, 0, size, float(bar), to, 2, seen, len(views))
     wanted = np.flatnonzero(score < bar)
     assert total == 2 + len(wanted)
-    assert (to[2][2:total] == wanted).all()
-    assert (to[3][2:total] == np.searchsorted(views, time[wanted], side="right") - 1).all()
+    assert (to.id[2:total] == wanted).all()
+    assert (to.pane[2:total] == np.searchsorted(views, time[wanted], side="right") - 1).all()
 
 
 @pytest.mark.parametrize("rising", [0.0, 0.02, 1.0])

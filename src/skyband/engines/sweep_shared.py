@@ -20,8 +20,9 @@ from skyband.engines.validation import (
     typed_column,
 )
 from skyband.kernels.answers import AnswerBuffer, concatenate
-from skyband.kernels.shared import STRIDE, Marks, Rows, looked, roomed, settled, shared
-from skyband.kernels.views import Records, Views
+from skyband.kernels.shared.groups import rebuild_views, settle_shared, sweep_shared
+from skyband.kernels.shared.memory import STRIDE, SharedMarks, SharedRows, SharedSource, shared_scratch
+from skyband.kernels.shared.views import Records, Views
 from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         "view/first": typed_column("i8", 2, "groups"),
         "peak": typed_column("i8", low=0),
     }
-    parts: ClassVar = (("band/", Rows), ("view/", Views), ("mark/", Marks))
+    parts: ClassVar = (("band/", SharedRows), ("view/", Views), ("mark/", SharedMarks))
     new_group: ClassVar = {
         "done": MIN_TIME,
         "last": 0,
@@ -116,7 +117,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         (bands, views), groups = rows, len(goal)
         others = len(self._bands) - len(bands.id)
         score, time, id, first = self._sort_by_group(arrivals, groups)
-        taken = Rows(score, time, id, np.empty(0, np.int32), first)
+        taken = SharedRows(score, time, id, np.empty(0, np.int32), first)
         if not len(self._records.k):
             return [self._skip(marks, goal, taken), views], Answers.empty(queries=True)
         lists, capacity = self._buffer_size(bands, taken, goal)
@@ -124,8 +125,8 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         found, more = [], True
         while more:
             buffer = AnswerBuffer.allocate(lists, capacity, "end", "group", "query")
-            bands, views, listed, size, most, more = shared(
-                bands, marks, taken, goal, self._records, views, buffer, scratch, _LAZY, _SHORT
+            bands, views, listed, size, most, more = sweep_shared(
+                bands, views, SharedSource(taken, marks, self._records, buffer), goal, scratch, _LAZY, _SHORT
             )
             self.peak = max(self.peak, int(most) + others)
             found.append(buffer.written(int(listed), int(size)))
@@ -134,7 +135,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         return [bands, views], answers if groups == 1 else answers.in_order()
 
     @staticmethod
-    def _skip(marks: Marks, goal: np.ndarray, rows: Rows) -> Rows:
+    def _skip(marks: SharedMarks, goal: np.ndarray, rows: SharedRows) -> SharedRows:
         """Note how far rows have come while there is no member; return bands without rows."""
         first, end = rows.first
         came = np.flatnonzero(end > first)
@@ -142,18 +143,18 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         np.maximum(marks.done, goal, out=marks.done)
         marks.ranked[:], marks.bar[:], marks.kept[:] = 0, np.inf, 0
         none = np.empty(0, np.int64)
-        return Rows(np.empty(0), none, none, np.empty(0, np.int32), np.zeros((2, len(goal)), np.int64))
+        return SharedRows(np.empty(0), none, none, np.empty(0, np.int32), np.zeros((2, len(goal)), np.int64))
 
-    def _allocate_scratch(self, bands: Rows, rows: Rows) -> Any:
+    def _allocate_scratch(self, bands: SharedRows, rows: SharedRows) -> Any:
         """Return memory to work in, which is used again."""
         longest = int((bands.first[1] - bands.first[0] + rows.first[1] - rows.first[0]).max(initial=0))
         total = len(bands.id) + len(rows.id)
         if longest > self._scratch_size[0] or total > self._scratch_size[1]:
             self._scratch_size = (longest + longest // 4, total + total // 4)
-            self._scratch = roomed(*self._scratch_size)
+            self._scratch = shared_scratch(*self._scratch_size)
         return self._scratch
 
-    def _buffer_size(self, bands: Rows, rows: Rows, goal: np.ndarray) -> tuple[int, int]:
+    def _buffer_size(self, bands: SharedRows, rows: SharedRows, goal: np.ndarray) -> tuple[int, int]:
         """Return for how many lists and rows of answers to allocate: enough for most calls, never too much."""
         slide, k = self._records.slide, self._records.k
         kept = len(bands.id) + len(rows.id)
@@ -179,7 +180,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         self._family, old = family, self._records
         self._records = Records(**family.records)
         if (len(moved) and (moved < 0).any()) or _less(old, self._records, moved):
-            self._rows[1].replace(looked(self._bands.all_rows(), self._marks, self._records))
+            self._rows[1].replace(rebuild_views(self._bands.all_rows(), self._marks, self._records))
         if positions is not None:  # a family that has just begun has met none of the groups
             self._enlarge(len(positions))
         shown, since = self._marks.shown, self._marks.since
@@ -199,7 +200,7 @@ class SharedSweep(GroupedEngine, ChangingEngine):
         self._marks = self._marks._replace(shown=shown, since=since)
 
     def _settle(self) -> Objects:
-        bands, views = settled(self._bands.all_rows(), self._marks, self._rows[1].all_rows())
+        bands, views = settle_shared(self._bands.all_rows(), self._marks, self._rows[1].all_rows())
         self._replace_rows([bands, views])
         return Objects(bands.score, bands.time, bands.id)
 

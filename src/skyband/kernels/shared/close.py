@@ -1,319 +1,334 @@
-"""The loop over windows and rows: rows come in, windows close, answers go out."""
+"""The loop over windows and rows of one group: rows come in, windows close, answers go out."""
 
 import numpy as np
 
 from skyband.kernels._jit import inline, inplace
 from skyband.kernels.ranking import FEW
-from skyband.kernels.shared.room import (
-    AHEAD,
-    ANEW,
-    AT,
-    BINNED,
-    CALM,
-    COUNTED,
-    DEAD,
-    DIES,
-    DONE,
-    DUE,
-    EVEN,
-    EXACT,
-    FOLD,
-    FULL,
-    GONE,
-    KEPT,
-    LAST,
-    LISTED,
-    LIT,
-    MOST,
+from skyband.kernels.search import lower_bound
+from skyband.kernels.shared.levels import walk, walk_above
+from skyband.kernels.shared.memory import (
+    INSERT,
+    LEVELS,
+    LOWEST,
+    MAX_PROMOTED,
     NOTHING,
-    NOW,
-    RAW,
-    SEEN,
-    SHELVES,
-    SIEVED,
-    SIGHT,
-    SIZE,
-    SPEAKS,
+    PROMOTED,
+    PRUNE,
+    RESET,
+    SEARCHED,
     STRIDE,
-    THIN,
-    WARM,
-    WARMEST,
-    WIDER,
-    WRITTEN,
-    YOUNG,
-    seen,
-)  # fmt: skip
-from skyband.kernels.shared.shelf import walked, walked_to
+    THRESHOLD,
+    VIEWS,
+    S,
+    pane_of,
+)
+from skyband.kernels.shared.views import UNLIMITED, add_view, replay
 from skyband.kernels.simd import LANES, mask_ge
-from skyband.kernels.views import AFTER, noted, rematched
 
-_FOLDS = 64  # ranked fresh rows that are worth a merge
+_ENOUGH = 64  # promoted rows that are worth an insertion
 
 
 @inplace
-def closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit):
-    """Take rows and close windows until all is done, the page is full, or something is due.
+def close_windows(work, views, source, g, upto):
+    """Take rows and close windows until all is done, the answer buffer is full, or something else has to be done.
 
-    `shelves` are ranked, `low` is in the order of arrival, and so are the rows since `RAW`, which nobody has touched
-    yet. `hot` are those of them that reach the gate, best first; they are in `low` no more.
+    `levels` have the ranked rows; `pending` is in the order of arrival, and so are the rows since `unread`. Those of
+    them that reach the threshold are promoted.
     """
-    ks, lengths, slides, origins, least, most, moments, untils, numbers = records
-    row_score, row_time, row_id, _, row_first = rows
-    shelf_score, shelf_id, shelf_time, oldest, shelf_first = shelves
-    low_score, low_time, low_id, low_pane = low
-    hot_score, hot_time, hot_id, hot_pane = hot
-    view_at, view_end, view_k, _, _, _, _, _ = sight
-    ending, ends, starting, starts = matches
-    leaves = len(ending) >> 1
-    out_step, out_end, out_group, out_query, first, out_id, out_score, _ = page
-    shown, since = marks.shown, marks.since
-    at, size, young, warm, peak, dead = now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD]
-    listed, written, done, last, dies, views = now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[SIGHT]
-    speaks, bar, lowest, calm = now[SPEAKS], gate[0], gate[1], now[CALM]
-    raw, lit, begins_at, stop = now[RAW], now[LIT], row_first[0, g], row_first[1, g]
-    # hot rows of those up to `sought`: `next_found` of `all_found` come next
-    sought, next_found, all_found = at, 0, 0
-    # times without gaps need not be looked up: the memory they are in is far
-    even, zero = now[EVEN] > 0, row_time[stop - 1] - (stop - 1) if stop > begins_at else 0
-    now[DUE] = NOTHING
-    upcoming, latest = starts[1], now[SEEN]
+    state, scores, time = work.state, work.scores, source.rows.time
+    first, stop = source.rows.first[0, g], source.rows.first[1, g]
+    state[S.needs] = NOTHING
+    state[S.searched], state[S.found], state[S.next_found] = state[S.row], 0, 0
     while True:
-        q, end = ending[1], ends[1]
-        closing = end <= upto
-        # the rows before it come in
+        q, end = work.ending.query[1], work.ending.key[1]
         cut = stop
-        if closing and at < stop and timed(row_time, stop - 1, even, zero) >= end:
-            cut = max(at, end - zero) if even else reached(row_time, end, at, stop)
-        while at < cut:
-            t = timed(row_time, at, even, zero)
-            if t >= upcoming:  # windows have begun
-                if views + len(ks) >= len(view_at):
-                    now[DUE] = WIDER
-                    break
-                while t >= upcoming:
-                    r, begin = starting[1], upcoming
-                    if t - begin >= slides[r]:  # only the last one that has begun
-                        begin = origins[r] + (min(t, most[r] - 1) - origins[r]) // slides[r] * slides[r]
-                    if begin + lengths[r] > t:
-                        views = noted(view_at, view_end, view_k, views, t, begin + lengths[r], ks[r])
-                        dies = max(dies, begin + lengths[r])
-                    after = begin + slides[r]
-                    rematched(starting, starts, leaves, r, after if after < most[r] else AFTER)
-                    upcoming = starts[1]
-            if views == 0:  # no window sees it, nor any before it
-                at += 1
-                raw = at
+        if end <= upto and state[S.row] < stop and time[stop - 1] >= end:
+            cut = lower_bound(time, end, state[S.row], stop)
+        _take_rows(work, views, source, cut, stop)
+        total = _candidates(state)
+        state[S.peak] = max(state[S.peak], total)
+        if state[S.row] > first:
+            state[S.seen] = time[state[S.row] - 1]
+        if state[S.needs] == VIEWS:
+            break
+        if state[S.needs] == INSERT or state[S.row] < cut or end > upto:
+            state[S.now] = min(end, upto + 1)
+            if state[S.needs] == INSERT:
+                if state[S.row] < state[S.pays_from] or state[S.pays_from] <= 0:  # so many so soon: not worth ranking
+                    state[S.needs] = RESET
+            elif state[S.row] < cut:
+                state[S.needs] = PRUNE
+            break
+        if end > state[S.expiry] and total > 0:
+            _drop_all(state, scores)
+            total = 0
+        start = end - source.queries.size[q]
+        active = _is_active(source, q, g, start)
+        if active and total > 0 and _lacks_room(source, q, total, state):
+            _stop_at(state, end, q)
+            break
+        got = _answer(work, views, source, start, source.queries.k[q], total) if active and total > 0 else 0
+        if state[S.needs] == RESET:
+            state[S.now] = end
+            break
+        if active and (got > 0 or source.marks.shown[source.queries.number[q], g]):
+            # an empty list says that the window has become empty
+            if state[S.lists] == len(source.answers.step):
+                _stop_at(state, end, q)
+                break
+            _write_list(source, q, g, end, got, state)
+        state[S.closed], state[S.closed_queries] = end, q + 1
+        empty = total == 0 or start > state[S.seen]
+        after = _next_end(source, q, g, end, upto, stop, state) if empty else end + source.queries.slide[q]
+        replay(work.ending, q, after)
+
+
+@inline
+def _stop_at(state, end, q):
+    """Note that there is no room for the answer of query q to the window that ends here."""
+    state[S.full], state[S.now], state[S.closed], state[S.closed_queries] = 1, end, end, q
+
+
+@inline
+def _candidates(state):
+    fresh = state[S.row] - state[S.unread] - state[S.unread_gaps]
+    return state[S.ranked] + state[S.pending] - state[S.gaps] + state[S.promoted] + fresh
+
+
+@inline
+def _drop_all(state, scores):
+    """Forget all rows: no window that holds one is open."""
+    state[S.ranked] = state[S.pending] = state[S.gaps] = state[S.promoted] = state[S.unread_gaps] = 0
+    state[S.views] = state[S.found] = state[S.next_found] = state[S.kept] = state[S.minimal] = state[S.pruned] = 0
+    state[S.unread] = state[S.searched] = state[S.row]
+    state[S.classified] = state[S.counted] = -1
+    state[S.limit], scores[THRESHOLD] = FEW, np.inf
+
+
+# ------------------------------------------------------------ rows come in
+
+
+@inline
+def _take_rows(work, views, source, cut, stop):
+    """Take the rows before `cut`, up to the limit of candidates: open windows, promote rows."""
+    state, time = work.state, source.rows.time
+    while state[S.row] < cut and state[S.needs] == NOTHING:
+        row = state[S.row]
+        if time[row] >= work.starting.key[1]:
+            if state[S.views] + len(source.queries.k) >= len(views.at):
+                state[S.needs] = VIEWS
                 continue
-            n = min(cut - at, limit - (size + young - dead + warm + at - raw - lit))
-            if n <= 0:
-                break
-            if timed(row_time, at + n - 1, even, zero) >= upcoming:
-                n = upcoming - zero - at if even else reached(row_time, upcoming, at, at + n) - at
-            goal = at + n
-            while True:  # those that reach the gate are ranked
-                if next_found == all_found:
-                    sought = max(sought, at)
-                    if sought >= goal:
-                        break
-                    ahead = min(sought + AHEAD, stop)
-                    all_found, next_found = looked_for(row_score, sought, ahead, bar, found), 0
-                    sought = ahead
-                    continue
-                i = int(found[next_found])
-                if i >= goal:
-                    break
-                if warm == WARMEST or (warm >= _FOLDS and calm > 0 and i >= calm):
-                    goal, now[DUE] = i, FOLD
-                    break
-                warm = warmed(
-                    hot_score, hot_time, hot_id, hot_pane, warm, row_score[i], row_time[i], row_id[i], views - 1
-                )
-                lit += 1
-                next_found += 1
-            at = goal
-            if now[DUE] == FOLD:
-                break
-        total = size + young - dead + warm + at - raw - lit
-        peak = max(peak, total)
-        if at > begins_at:
-            latest = timed(row_time, at - 1, even, zero)
-        if now[DUE] == FOLD:
-            now[NOW] = min(end, upto + 1)
-            if at < calm or calm <= 0:  # so many so soon: better to rank none until an answer asks for it
-                now[DUE] = ANEW
+            _open_windows(work, views, source.queries, time[row])
+        if state[S.views] == 0:  # no window sees it, nor any before it
+            state[S.row] = state[S.unread] = row + 1
+            continue
+        n = min(cut - row, state[S.limit] - _candidates(state))
+        if n <= 0:
             break
-        if now[DUE] == WIDER:
-            break
-        if at < cut:
-            now[DUE], now[NOW] = THIN, min(end, upto + 1)
-            break
-        if not closing:
-            now[NOW] = upto + 1
-            break
-        if end > dies and total > 0:  # nothing is alive
-            size = young = dead = warm = lit = views = total = 0
-            raw = sought = at
-            next_found = all_found = 0
-            limit, bar = FEW, np.inf
-            now[KEPT] = now[EXACT] = now[SIEVED] = 0
-            now[BINNED] = now[COUNTED] = -1
-        k, number = ks[q], numbers[q]
-        start = end - lengths[q]
-        told = least[q] <= start < most[q]
-        if moments[q] > 0 or untils[q] > 0:
-            told &= moments[q] == 0 or max(start, 0) >= since[moments[q], g]
-            told &= untils[q] == 0 or max(start, 0) < since[untils[q], g]
-        got = 0
-        if told and total > 0:
-            if listed == len(out_step) or written + min(k, total) + STRIDE > len(out_id):
-                now[FULL], now[NOW], done, last = 1, end, end, q
-                break
-            shelf = 0
-            while shelf + 1 < SHELVES and oldest[shelf + 1] <= start:
-                shelf += 1
-            begins, stops = (shelf_first[shelf], shelf_first[shelf + 1]) if size > 0 else (0, 0)
-            while True:
-                got, i, j = 0, begins, 0
-                while got < k and j < warm:
-                    if hot_time[j] >= start:
-                        got, i = walked_to(
-                            shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, written,
-                            hot_score[j],
-                        )  # fmt: skip
-                        if got < k:
-                            out_score[written + got], out_id[written + got] = hot_score[j], hot_id[j]
-                            got += 1
-                    j += 1
-                if got < k:
-                    got = walked(shelf_score, shelf_id, shelf_time, i, stops, start, k, got, out_score, out_id, written)
-                floor = out_score[written + k - 1] if got == k else -np.inf
-                if floor >= bar:
-                    break
-                # rank the fresh rows that reach the answer; where they are many, merge them
-                more = WARMEST + 1
-                if got == k or total - size - warm <= FEW:
-                    more = between(low_score, low_pane, young, floor, bar)
-                    more += between_rows(row_score, raw, at, floor, bar)
-                if warm + more > WARMEST:
-                    now[DUE], now[NOW] = ANEW, end
-                    break
-                if more > 0:
-                    for i in range(young):
-                        if floor <= low_score[i] < bar and low_pane[i] != GONE:
-                            warm = warmed(
-                                hot_score, hot_time, hot_id, hot_pane, warm, low_score[i], low_time[i], low_id[i],
-                                low_pane[i],
-                            )  # fmt: skip
-                            low_pane[i] = GONE
-                            dead += 1
-                    for i in range(raw, at):
-                        if floor <= row_score[i] < bar:
-                            warm = warmed(
-                                hot_score, hot_time, hot_id, hot_pane, warm, row_score[i], row_time[i], row_id[i],
-                                seen(view_at, views, row_time[i]),
-                            )  # fmt: skip
-                            lit += 1
-                bar, sought, next_found, all_found = floor, at, 0, 0
-                if more == 0:
-                    break
-            if now[DUE] == ANEW:
-                break
-            lowest = min(lowest, floor)
-        if told and (got > 0 or shown[number, g]):  # an empty list says that the window has become empty
-            if listed == len(out_step):
-                now[FULL], now[NOW], done, last = 1, end, end, q
-                break
-            out_step[listed] = (start - origins[q]) // slides[q]
-            out_end[listed] = end
-            out_group[listed] = g
-            out_query[listed] = number
-            listed += 1
-            written += got
-            first[listed] = written
-            speaks += (got > 0) - np.int64(shown[number, g])
-            shown[number, g] = got > 0
-        done, last = end, q + 1
-        after = end + slides[q]
-        if total == 0 or start > latest:  # it holds no row: on to where one is
-            goal = timed(row_time, at, even, zero) if at < stop else upto
-            whole = origins[q] + lengths[q]
-            if shown[number, g] and start < least[q]:  # it has yet to say so, in its first window that is told
-                goal = min(goal, whole - (origins[q] - least[q]) // slides[q] * slides[q] - 1)
-            after = max(after, whole + ((goal - whole) // slides[q] + 1) * slides[q])
-        rematched(ending, ends, leaves, q, after)
-    now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST], now[DEAD] = at, size, young, warm, peak, dead
-    now[LISTED], now[WRITTEN], now[DONE], now[LAST], now[DIES], now[SIGHT] = listed, written, done, last, dies, views
-    now[SPEAKS], now[SEEN], gate[0], gate[1] = speaks, latest, bar, lowest
-    now[RAW], now[LIT] = raw, lit
+        if time[row + n - 1] >= work.starting.key[1]:
+            n = lower_bound(time, work.starting.key[1], row, row + n) - row
+        _promote_rows(work, source.rows, row + n, stop)
 
 
 @inline
-def timed(time, row, even, zero):
-    """The time of a row."""
-    return zero + row if even else time[row]
+def _open_windows(work, views, queries, time):
+    """Add the views of windows that have begun at this time."""
+    state, starting = work.state, work.starting
+    while time >= starting.key[1]:
+        q, begin = starting.query[1], starting.key[1]
+        size, slide, origin, high = queries.size[q], queries.slide[q], queries.origin[q], queries.high[q]
+        if time - begin >= slide:  # only the last one that has begun
+            begin = origin + (min(time, high - 1) - origin) // slide * slide
+        if begin + size > time:
+            state[S.views] = add_view(views, state[S.views], time, begin + size, queries.k[q])
+            state[S.expiry] = max(state[S.expiry], begin + size)
+        after = begin + slide
+        replay(starting, q, after if after < high else UNLIMITED)
 
 
 @inline
-def reached(time, goal, low, high):
-    """The first place from `low` on that is not before `goal`: near, as a rule. O(log distance)."""
-    step, below = 8, low
-    while below + step < high and time[below + step] < goal:
-        below += step
-        step += step
-    above = min(below + step, high)
-    while below < above:
-        mid = (below + above) >> 1
-        if time[mid] < goal:
-            below = mid + 1
-        else:
-            above = mid
-    return below
+def _promote_rows(work, rows, goal, stop):
+    """Take the rows before `goal`, and promote those that reach the threshold; fewer if too many are promoted."""
+    state, found = work.state, work.found
+    while True:
+        if state[S.next_found] == state[S.found]:
+            low = max(state[S.searched], state[S.row])
+            if low >= goal:
+                break
+            state[S.searched] = min(low + SEARCHED, stop)
+            state[S.found] = _search(rows.score, low, state[S.searched], work.scores[THRESHOLD], found)
+            state[S.next_found] = 0
+            continue
+        i = int(found[state[S.next_found]])
+        if i >= goal:
+            break
+        if state[S.promoted] == MAX_PROMOTED or (state[S.promoted] >= _ENOUGH and 0 < state[S.pays_from] <= i):
+            goal, state[S.needs] = i, INSERT
+            break
+        state[S.promoted] = promote(
+            work.promoted, state[S.promoted], rows.score[i], rows.time[i], rows.id[i], state[S.views] - 1
+        )
+        state[S.unread_gaps] += 1
+        state[S.next_found] += 1
+    state[S.row] = goal
 
 
 @inplace
-def looked_for(score, low, high, bar, found):
-    """Fill `found` with the rows from `low` to `high` that reach the bar; how many there are."""
+def _search(score, low, high, threshold, found):
+    """Fill `found` with the rows from `low` to `high` that reach the threshold. Return their number."""
     row, stop, out = np.uint64(low), np.uint64(high), np.uint64(0)
     while row < stop:
-        if row + np.uint64(LANES) <= stop and mask_ge(score, row, bar) == np.uint64(0):  # few do
+        if row + np.uint64(LANES) <= stop and mask_ge(score, row, threshold) == np.uint64(0):  # mostly
             row += np.uint64(LANES)
             continue
         for _ in range(min(np.uint64(LANES), stop - row)):
             found[out] = row
-            out += np.uint64(score[row] >= bar)
+            out += np.uint64(score[row] >= threshold)
             row += np.uint64(1)
     return np.int64(out)
 
 
 @inplace
-def between_rows(score, low, high, floor, bar):
-    """How many rows from `low` to `high` reach the floor and not the bar."""
+def promote(promoted, n, score, time, id, pane):
+    """Insert a row into n promoted ones, before its equals. Return their number."""
+    to_score, to_time, to_id, to_pane = promoted
+    j = n
+    while j > 0 and to_score[j - 1] <= score:
+        to_score[j], to_time[j], to_id[j], to_pane[j] = to_score[j - 1], to_time[j - 1], to_id[j - 1], to_pane[j - 1]
+        j -= 1
+    to_score[j], to_time[j], to_id[j], to_pane[j] = score, time, id, pane
+    return n + 1
+
+
+# ------------------------------------------------------------ windows close
+
+
+@inline
+def _is_active(source, q, g, start):
+    """Return whether query q answers a window of this group that starts here."""
+    queries, since = source.queries, source.marks.since
+    active = queries.low[q] <= start < queries.high[q]
+    if queries.moment[q] > 0 or queries.until[q] > 0:
+        active &= queries.moment[q] == 0 or max(start, 0) >= since[queries.moment[q], g]
+        active &= queries.until[q] == 0 or max(start, 0) < since[queries.until[q], g]
+    return active
+
+
+@inline
+def _lacks_room(source, q, total, state):
+    answers = source.answers
+    rows = state[S.rows] + min(source.queries.k[q], total) + STRIDE
+    return state[S.lists] == len(answers.step) or rows > len(answers.id)
+
+
+@inline
+def _answer(work, views, source, start, k, total):
+    """Write the k best rows since `start` behind the answers. Return their number.
+
+    Pending rows that reach the answer are promoted. Where they are many, all rows have to be ranked first: RESET.
+    """
+    state, scores, levels, rows = work.state, work.scores, work.levels, source.rows
+    answer, at = (source.answers.score, source.answers.id), state[S.rows]
+    level = 0
+    while level + 1 < LEVELS and levels.oldest[level + 1] <= start:
+        level += 1
+    low, high = (levels.first[level], levels.first[level + 1]) if state[S.ranked] > 0 else (0, 0)
+    while True:
+        got = _walk_both(work.promoted, state[S.promoted], levels, low, high, start, k, answer, at)
+        floor = answer[0][at + k - 1] if got == k else -np.inf
+        if floor >= scores[THRESHOLD]:
+            break
+        more = MAX_PROMOTED + 1
+        if got == k or total - state[S.ranked] - state[S.promoted] <= FEW:
+            more = _count_pending(work.pending, state[S.pending], floor, scores[THRESHOLD])
+            more += _count_rows(rows.score, state[S.unread], state[S.row], floor, scores[THRESHOLD])
+        if state[S.promoted] + more > MAX_PROMOTED:
+            state[S.needs] = RESET
+            break
+        if more > 0:
+            _promote_between(work, views, rows, floor, scores[THRESHOLD])
+        scores[THRESHOLD] = floor
+        state[S.searched], state[S.found], state[S.next_found] = state[S.row], 0, 0
+        if more == 0:
+            break
+    if state[S.needs] != RESET:
+        scores[LOWEST] = min(scores[LOWEST], floor)
+    return got
+
+
+@inplace
+def _walk_both(promoted, n, levels, low, high, start, k, answer, at):
+    """Write the k best of n promoted rows and a level, since `start`. Return their number."""
+    got, i, j = 0, low, 0
+    while got < k and j < n:
+        if promoted.time[j] >= start:
+            got, i = walk_above(levels, i, high, start, k, got, answer, at, promoted.score[j])
+            if got < k:
+                answer[0][at + got], answer[1][at + got] = promoted.score[j], promoted.id[j]
+                got += 1
+        j += 1
+    return walk(levels, i, high, start, k, got, answer, at) if got < k else got
+
+
+@inplace
+def _count_rows(score, low, high, floor, threshold):
+    """Count the rows from `low` to `high` that reach the floor and not the threshold."""
     count = 0
     for i in range(low, high):
-        count += int((score[i] >= floor) & (score[i] < bar))
+        count += int((score[i] >= floor) & (score[i] < threshold))
     return count
 
 
 @inplace
-def between(score, pane, size, floor, bar):
-    """As `between_rows`, for rows that may have moved on."""
+def _count_pending(pending, size, floor, threshold):
+    """Count the pending rows that reach the floor and not the threshold, and were not promoted."""
+    score, _, _, pane = pending
     count = 0
     for i in range(size):
-        count += int((score[i] >= floor) & (score[i] < bar) & (pane[i] != GONE))
+        count += int((score[i] >= floor) & (score[i] < threshold) & (pane[i] != PROMOTED))
     return count
 
 
 @inplace
-def warmed(hot_score, hot_time, hot_id, hot_pane, warm, score, time, id, pane):
-    """Put a fresh row in its place among those that are ranked; how many there are then."""
-    j = warm
-    while j > 0 and hot_score[j - 1] <= score:
-        hot_score[j], hot_time[j], hot_id[j], hot_pane[j] = (
-            hot_score[j - 1],
-            hot_time[j - 1],
-            hot_id[j - 1],
-            hot_pane[j - 1],
-        )
-        j -= 1
-    hot_score[j], hot_time[j], hot_id[j], hot_pane[j] = score, time, id, pane
-    return warm + 1
+def _promote_between(work, views, rows, floor, threshold):
+    """Promote the rows that reach the floor and not the threshold."""
+    state, n = work.state, work.state[S.promoted]
+    score, time, id, pane = work.pending
+    for i in range(state[S.pending]):
+        if floor <= score[i] < threshold and pane[i] != PROMOTED:
+            n = promote(work.promoted, n, score[i], time[i], id[i], pane[i])
+            pane[i] = PROMOTED
+            state[S.gaps] += 1
+    for i in range(state[S.unread], state[S.row]):
+        if floor <= rows.score[i] < threshold:
+            its = pane_of(views, state[S.views], rows.time[i])
+            n = promote(work.promoted, n, rows.score[i], rows.time[i], rows.id[i], its)
+            state[S.unread_gaps] += 1
+    state[S.promoted] = n
+
+
+@inline
+def _write_list(source, q, g, end, got, state):
+    """Add a list of `got` rows, which were written, to the answers."""
+    answers, queries, shown = source.answers, source.queries, source.marks.shown
+    listed, number = state[S.lists], queries.number[q]
+    answers.step[listed] = (end - queries.size[q] - queries.origin[q]) // queries.slide[q]
+    answers.end[listed], answers.group[listed], answers.query[listed] = end, g, number
+    state[S.lists] += 1
+    state[S.rows] += got
+    answers.first[listed + 1] = state[S.rows]
+    state[S.shown] += (got > 0) - np.int64(shown[number, g])
+    shown[number, g] = got > 0
+
+
+@inline
+def _next_end(source, q, g, end, upto, stop, state):
+    """Return the end of the next window of query q that holds a row or must be answered; this one holds none."""
+    queries, rows = source.queries, source.rows
+    size, slide, origin = queries.size[q], queries.slide[q], queries.origin[q]
+    goal = rows.time[state[S.row]] if state[S.row] < stop else upto
+    whole = origin + size
+    if source.marks.shown[queries.number[q], g] and end - size < queries.low[q]:
+        # an empty list is due, in its first window that is answered
+        goal = min(goal, whole - (origin - queries.low[q]) // slide * slide - 1)
+    return max(end + slide, whole + ((goal - whole) // slide + 1) * slide)

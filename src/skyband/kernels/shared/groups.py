@@ -3,400 +3,396 @@
 import numpy as np
 
 from skyband.kernels._jit import inplace, kernel
+from skyband.kernels.columns import MIN_TIME
 from skyband.kernels.ranking import FEW
-from skyband.kernels.shared.close import closed, warmed
-from skyband.kernels.shared.merge import folded, inserted, merged
-from skyband.kernels.shared.room import (
-    AHEAD,
-    ANEW,
-    AT,
-    BINNED,
-    CALM,
-    COUNTED,
-    DEAD,
-    DIES,
-    DONE,
-    DUE,
-    EVEN,
-    EXACT,
-    FOLD,
-    FULL,
-    GONE,
-    KEPT,
-    LAST,
-    LATELY,
-    LISTED,
-    LIT,
+from skyband.kernels.search import first_below
+from skyband.kernels.shared.close import close_windows, promote
+from skyband.kernels.shared.levels import fill_levels
+from skyband.kernels.shared.memory import (
+    INSERT,
+    LOWEST,
+    MAX_PROMOTED,
     MERGE,
-    MOST,
     NOTHING,
-    NOW,
-    RAW,
-    SEEN,
-    SIEVED,
-    SIGHT,
-    SIZE,
-    SPEAKS,
-    STATE,
-    THIN,
-    TIRED,
-    WARM,
-    WARMEST,
-    WIDER,
-    WRITTEN,
-    YOUNG,
-    Rows,
-    absorbed,
-    columns,
-    copied,
-    gleaned,
-    sighted,
-    workroom,
-)  # fmt: skip
-from skyband.kernels.shared.shelf import shelved
-from skyband.kernels.shared.thin import bordered, parted, reaching, sorted_in, thinned
-from skyband.kernels.views import AFTER, NEVER, Views, fewer, longer, matched, reviewed
+    PROMOTED,
+    PRUNE,
+    RESET,
+    THRESHOLD,
+    VIEWS,
+    BandRows,
+    S,
+    SharedRows,
+    append_below,
+    close_gaps,
+    copy_band,
+    empty_band,
+    merge_scratch,
+    shared_work,
+)
+from skyband.kernels.shared.merge import count_panes, insert_promoted, merge_pending, prune_ranked, renumber
+from skyband.kernels.shared.prune import classify, demote, prune_pending, set_classes
+from skyband.kernels.shared.views import (
+    UNLIMITED,
+    ViewColumns,
+    Views,
+    copy_views,
+    empty_views,
+    find_views,
+    merge_views,
+    play_all,
+    reserve_views,
+    view_work,
+)
 
-_REST = 16  # merges after one that could not be done without, before it is tried again
+_PATIENCE = 16  # merges after a prune that did not pay, before the next one
 
 
 @kernel
-def shared(bands, marks, rows, upto, records, views, page, scratch, lazy, short):
-    """Close the windows that end by `upto[g]`, for each group g, as long as the page has room.
+def sweep_shared(bands, views, source, upto, scratch, lazy, short):
+    """Close the windows that end by `upto[g]`, for each group g, while there is room for answers.
 
-    Returns the new bands, how many lists and rows are on the page, the most rows kept at once, and whether
-    there is more to do. `marks` is brought up to date in place and `rows.first` moved past what was taken, so
-    that the same call with a new page goes on. `scratch` is made by `roomed`. `lazy` is the part of a band that may
-    gather before rows are let go; bands of less than `short` rows are ranked as a whole then.
+    Returns the new bands and views, the lists and rows in the answer buffer, the most candidates at once, and whether
+    there is more to do. `marks` and `rows.first` are updated, so that the same call with another buffer continues.
+    `lazy` is the part of a band that may be pending before rows are dropped; bands of less than `short` rows are
+    ranked as a whole then.
     """
-    groups, queries = len(upto), len(records.k)
-    band, spare, low_rows, kept, room, shelves = scratch
-    hot, found = columns(WARMEST + 1), np.empty(AHEAD + 1, np.int64)
-    leaves = 1
-    while leaves < queries:
-        leaves *= 2
-    matches = (
-        np.empty(2 * leaves, np.int64),
-        np.empty(2 * leaves, np.int64),
-        np.empty(2 * leaves, np.int64),
-        np.empty(2 * leaves, np.int64),
-    )
-    sight = sighted(2 * queries + 1024)
-    old = (bands.score, bands.time, bands.id, bands.pane)
-    first, total, peak = np.empty((2, groups), np.int64), 0, 0
-    at, end, k = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
-    seen, all_views = np.empty((2, groups), np.int64), 0
-    now, gate = np.zeros(STATE, np.int64), np.empty(2)
-    for g in range(groups):
-        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
-        first[0, g], seen[0, g] = total, all_views
-        base, views_here = views.first[0, g], views.first[1, g] - views.first[0, g]
-        speaks = 0
-        for number in range(marks.shown.shape[0]):
-            speaks += marks.shown[number, g]
-        if not now[FULL] and (low < high or rows.first[0, g] < rows.first[1, g] or speaks):
-            copied(old, low, sure, band, 0)
-            copied(old, low + sure, high - low - sure, low_rows, 0)
-            if views_here + queries >= len(sight[0]):
-                sight = sighted(2 * (views_here + queries))
-            now[DIES] = NEVER
-            for v in range(views_here):
-                sight[0][v], sight[1][v], sight[2][v] = views.at[base + v], views.end[base + v], views.k[base + v]
-                now[DIES] = max(now[DIES], views.end[base + v])
-            now[AT], now[SIZE], now[YOUNG], now[WARM], now[MOST] = rows.first[0, g], sure, high - low - sure, 0, 0
-            now[DONE], now[LAST], now[SPEAKS], now[SEEN] = marks.done[g], marks.last[g], speaks, marks.seen[g]
-            now[SIGHT], now[DEAD], now[BINNED], now[TIRED] = views_here, 0, -1, 0
-            now[RAW], now[LIT], now[COUNTED] = rows.first[0, g], 0, -1
-            gate[0], gate[1] = marks.bar[0, g], marks.bar[1, g]
-            now[LATELY], now[KEPT], now[EXACT] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
-            now[SIEVED] = min(sure, now[KEPT])
-            now[EVEN] = gapless(rows.time, rows.first[0, g], rows.first[1, g])
-            band, spare, sight = advanced(
-                band, spare, low_rows, room, hot, found, shelves, matches, sight, rows, g, upto[g], records, marks,
-                page, now, gate, lazy, short,
-            )  # fmt: skip
-            peak = max(peak, total + now[MOST] + len(bands.id) - high)
-            copied(band, 0, now[SIZE], kept, total)
-            copied(low_rows, 0, now[YOUNG], kept, total + now[SIZE])
-            total += now[SIZE] + now[YOUNG]
-            rows.first[0, g], marks.ranked[g] = now[AT], now[SIZE]
-            marks.bar[0, g], marks.bar[1, g] = gate[0], gate[1]
-            marks.kept[0, g], marks.kept[1, g], marks.kept[2, g] = now[LATELY], now[KEPT], now[EXACT]
-            marks.done[g], marks.last[g], marks.seen[g] = now[DONE], now[LAST], now[SEEN]
-            views_here = now[SIGHT] if now[SIZE] + now[YOUNG] > 0 else 0
-            if all_views + views_here > len(at):
-                larger = 2 * (all_views + views_here)
-                at, end, k = longer(at, larger), longer(end, larger), longer(k, larger)
-            for v in range(views_here):
-                at[all_views + v], end[all_views + v], k[all_views + v] = sight[0][v], sight[1][v], sight[2][v]
+    rows, marks, queries = source.rows, source.marks, len(source.queries.k)
+    band, spare, kept = scratch.band, scratch.spare, scratch.kept
+    work, work_views = shared_work(scratch, queries), view_work(empty_views(2 * queries + 1024))
+    state, pending = work.state, work.pending
+    old, old_views = BandRows(bands.score, bands.time, bands.id, bands.pane), ViewColumns(views.at, views.end, views.k)
+    first, total, peak = np.empty((2, len(upto)), np.int64), 0, 0
+    kept_views, first_view, total_views = empty_views(64), np.empty((2, len(upto)), np.int64), 0
+    for g in range(len(upto)):
+        low, high, low_view = bands.first[0, g], bands.first[1, g], views.first[0, g]
+        n, shown = views.first[1, g] - low_view, _count_shown(marks.shown, g)
+        first[0, g], first_view[0, g] = total, total_views
+        if not state[S.full] and (low < high or rows.first[0, g] < rows.first[1, g] or shown > 0):
+            if n + queries >= len(work_views.views.at):
+                work_views = view_work(empty_views(2 * (n + queries)))
+            copy_views(old_views, low_view, n, work_views.views, 0)
+            copy_band(old, low, marks.ranked[g], band, 0)
+            copy_band(old, low + marks.ranked[g], high - low - marks.ranked[g], pending, 0)
+            _load(work, work_views.views, n, source, g, high - low, shown)
+            band, spare, work_views = _advance_group(band, spare, work, work_views, source, g, upto[g], lazy, short)
+            peak = max(peak, total + state[S.peak] + len(bands.id) - high)
+            copy_band(band, 0, state[S.ranked], kept, total)
+            copy_band(pending, 0, state[S.pending], kept, total + state[S.ranked])
+            total += state[S.ranked] + state[S.pending]
+            _store(work, source, g)
+            n = state[S.views] if state[S.ranked] + state[S.pending] > 0 else 0
+            kept_views = reserve_views(kept_views, total_views, n)
+            copy_views(work_views.views, 0, n, kept_views, total_views)
         else:
-            copied(old, low, high - low, kept, total)
+            copy_band(old, low, high - low, kept, total)
             total += high - low
-            if all_views + views_here > len(at):
-                larger = 2 * (all_views + views_here)
-                at, end, k = longer(at, larger), longer(end, larger), longer(k, larger)
-            for v in range(views_here):
-                at[all_views + v], end[all_views + v], k[all_views + v] = (
-                    views.at[base + v],
-                    views.end[base + v],
-                    views.k[base + v],
-                )
-        if not now[FULL] and upto[g] >= marks.done[g]:
-            marks.done[g], marks.last[g] = upto[g], AFTER
-        all_views += views_here
-        first[1, g], seen[1, g] = total, all_views
-    new = Rows(kept[0][:total].copy(), kept[1][:total].copy(), kept[2][:total].copy(), kept[3][:total].copy(), first)
-    sights = Views(at[:all_views].copy(), end[:all_views].copy(), k[:all_views].copy(), seen)
-    return new, sights, now[LISTED], now[WRITTEN], peak, now[FULL] > 0
+            kept_views = reserve_views(kept_views, total_views, n)
+            copy_views(old_views, low_view, n, kept_views, total_views)
+        if not state[S.full] and upto[g] >= marks.done[g]:
+            marks.done[g], marks.last[g] = upto[g], UNLIMITED
+        total_views += n
+        first[1, g], first_view[1, g] = total, total_views
+    new, new_views = _copy_used(kept, total, first), _copy_used_views(kept_views, total_views, first_view)
+    return new, new_views, state[S.lists], state[S.rows], peak, state[S.full] > 0
 
 
 @kernel
-def advanced(
-    band, spare, low, room, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate,
-    lazy, short
-):  # fmt: skip
-    """One group: close its windows, and rank rows or let go of them whenever the loop that does so asks for it."""
-    ending, ends, starting, starts = matches
-    leaves = len(ending) >> 1
-    k, size, slide, origin, least, most, _, _, _ = records
-    total = now[SIZE] + now[YOUNG]
-    # where the next window of each query ends; with nothing kept, the first that holds a row
-    idle = total == 0 and now[SPEAKS] == 0
-    earliest = rows.time[now[AT]] if now[AT] < rows.first[1, g] else AFTER
-    if now[DONE] == NEVER:
-        for i in range(now[SIZE]):
-            earliest = min(earliest, band[1][i])
-        for i in range(now[YOUNG]):
-            earliest = min(earliest, low[1][i])
-    for q in range(len(k)):
-        since = now[DONE] if q < now[LAST] else now[DONE] - 1
-        if idle or now[DONE] == NEVER:
-            since = max(since, earliest)
-        ends[leaves + q] = origin[q] + size[q] + ((since - origin[q] - size[q]) // slide[q] + 1) * slide[q]
-        since = max(now[SEEN] + 1, least[q])
-        begin = origin[q] - (origin[q] - since) // slide[q] * slide[q]
-        starts[leaves + q] = begin if begin < most[q] else AFTER
-    for q in range(len(k), leaves):
-        ends[leaves + q] = starts[leaves + q] = AFTER
-    matched(ending, ends, leaves)
-    matched(starting, starts, leaves)
-    shortest, longest, rarest = size.min(), size.max(), slide.max()
-    now[NOW] = now[DONE]
-    now[DUE] = rekindled(low, hot, now, gate)
+def _copy_used(kept, n, first):
+    score, time, id, pane = kept
+    return SharedRows(score[:n].copy(), time[:n].copy(), id[:n].copy(), pane[:n].copy(), first)
+
+
+@kernel
+def _copy_used_views(kept, n, first):
+    at, end, k = kept
+    return Views(at[:n].copy(), end[:n].copy(), k[:n].copy(), first)
+
+
+@inplace
+def _count_shown(shown, g):
+    """Count the queries whose last answer had rows."""
+    count = 0
+    for number in range(len(shown)):
+        count += shown[number, g]
+    return count
+
+
+@inplace
+def _load(work, views, n, source, g, candidates, shown):
+    """Set the state to what is stored of a group with n views."""
+    state, marks, first = work.state, source.marks, source.rows.first
+    state[S.row] = state[S.unread] = first[0, g]
+    state[S.ranked], state[S.pending] = marks.ranked[g], candidates - marks.ranked[g]
+    state[S.promoted] = state[S.gaps] = state[S.unread_gaps] = state[S.peak] = state[S.patience] = 0
+    state[S.closed], state[S.closed_queries], state[S.seen] = marks.done[g], marks.last[g], marks.seen[g]
+    state[S.shown], state[S.views], state[S.counted], state[S.classified] = shown, n, -1, -1
+    state[S.raised], state[S.kept], state[S.minimal] = marks.kept[0, g], marks.kept[1, g], marks.kept[2, g]
+    state[S.pruned] = min(state[S.ranked], state[S.kept])
+    state[S.expiry] = MIN_TIME
+    for v in range(n):
+        state[S.expiry] = max(state[S.expiry], views.end[v])
+    work.scores[THRESHOLD], work.scores[LOWEST] = marks.bar[0, g], marks.bar[1, g]
+
+
+@inplace
+def _store(work, source, g):
+    """Store what has to be remembered of a group."""
+    state, marks = work.state, source.marks
+    source.rows.first[0, g], marks.ranked[g] = state[S.row], state[S.ranked]
+    marks.done[g], marks.last[g], marks.seen[g] = state[S.closed], state[S.closed_queries], state[S.seen]
+    marks.kept[0, g], marks.kept[1, g], marks.kept[2, g] = state[S.raised], state[S.kept], state[S.minimal]
+    marks.bar[0, g], marks.bar[1, g] = work.scores[THRESHOLD], work.scores[LOWEST]
+
+
+@kernel
+def _advance_group(band, spare, work, views, source, g, upto, lazy, short):
+    """Close the windows of one group, and rank or drop rows whenever that has to be done first."""
+    state, queries = work.state, len(source.queries.k)
+    _schedule(band, work, source, g)
+    state[S.now] = state[S.closed]
+    state[S.needs] = _promote_pending(work)
+    shortest, longest, slowest = source.queries.size.min(), source.queries.size.max(), source.queries.slide.max()
     changed, more = True, True
     while True:
-        due = now[DUE]
-        if due != WIDER:
-            now[YOUNG], now[BINNED] = gathered(rows, low, room, sight, now, gate)
-            if due == THIN and (now[SIZE] + now[YOUNG] < short or now[TIRED] > 0):
-                due, now[TIRED] = MERGE, max(now[TIRED] - 1, 0)
-            raised = now[NOW] >= now[LATELY] + rarest and due in (FOLD, THIN)
-            if raised:  # by now every query has answered
-                gate[0], gate[1], now[LATELY] = max(gate[0], lowered(band[0], now[SIZE], gate[1])), np.inf, now[NOW]
-            if due == ANEW:
-                due, gate[0] = MERGE, np.inf
-            if due == THIN:
-                much = 16 * (now[SIZE] + now[WARM]) > 17 * now[SIEVED]
-                if raised or much or now[COUNTED] < 0 or now[SIGHT] > sight[7][0]:
-                    now[SIZE] = folded(band, now[SIZE], hot, now[WARM], spare, sight, now[SIGHT], now[NOW])
-                    band, spare = spare, band
-                    now[WARM], now[COUNTED], now[SIEVED], changed = 0, now[SIGHT], now[SIZE], True
-                above = now[SIZE]
-                lessened(band, spare, low, room, sight, now, gate)
-                changed = changed or now[SIZE] < above
-                due = now[DUE]
-                if due == MERGE:  # it was in vain, and so it would be the next time
-                    now[TIRED] = _REST
-            if due != THIN and now[WARM] > 0:
-                counted(hot, sight, now)
-                now[SIZE] = inserted(band, now[SIZE], hot, now[WARM], spare, room.order)
-                band, spare = spare, band
-                now[WARM], changed = 0, True
-            if due == MERGE:
-                copied(low, 0, now[YOUNG], band, now[SIZE])
-                now[SIZE], now[SIGHT] = merged(band, now[SIZE], now[YOUNG], spare, room, sight, now[SIGHT], now[NOW])
+        if state[S.needs] != VIEWS:
+            needs, raised = _next_step(band, work, views, source.rows, slowest, short)
+            if needs == PRUNE:
+                if raised or _has_grown(work, views):
+                    state[S.ranked] = prune_ranked(
+                        band, state[S.ranked], work.promoted, state[S.promoted], spare, views, state[S.views],
+                        state[S.now],
+                    )  # fmt: skip
+                    band, spare, changed = spare, band, True
+                    state[S.promoted], state[S.counted], state[S.pruned] = 0, state[S.views], state[S.ranked]
+                before = state[S.ranked]
+                needs = _prune(band, spare, work, views)
+                changed = changed or state[S.ranked] < before
+            if needs != PRUNE and state[S.promoted] > 0:
+                _count_promoted(work, views)
+                n = state[S.promoted]
+                state[S.ranked] = insert_promoted(band, state[S.ranked], work.promoted, n, spare, work.merge.order)
                 band, spare, changed = spare, band, True
-                now[YOUNG], now[BINNED], now[COUNTED], now[KEPT], now[EXACT] = 0, -1, -1, now[SIZE], now[SIZE]
-                now[SIEVED] = now[SIZE]
+                state[S.promoted] = 0
+            if needs == MERGE:
+                _merge(band, spare, work, views)
+                band, spare, changed = spare, band, True
         if not more:
-            return band, spare, sight
-        if now[SIGHT] + len(k) >= len(sight[0]):
-            wider = sighted(2 * (now[SIGHT] + len(k)))
-            for v in range(now[SIGHT]):
-                wider[0][v], wider[1][v], wider[2][v] = sight[0][v], sight[1][v], sight[2][v]
-            sight = wider
-            now[COUNTED] = -1
-        now[CALM] = now[AT] + max(FEW, int(lazy * now[SIZE])) // 2  # so far on, another merge has paid
-        limit = now[KEPT] + max(FEW, int(lazy * now[KEPT]))
+            return band, spare, views
+        if state[S.views] + queries >= len(views.views.at):
+            views = view_work(reserve_views(views.views, state[S.views], state[S.views] + 2 * queries))
+            state[S.counted] = -1
+        state[S.pays_from] = state[S.row] + max(FEW, int(lazy * state[S.ranked])) // 2
+        state[S.limit] = state[S.kept] + max(FEW, int(lazy * state[S.kept]))
         if changed:
-            shelved(
-                band[0], band[2], band[1], now[SIZE], shelves.score, shelves.id, shelves.time, shelves.oldest,
-                shelves.first, now[NOW], shortest, longest,
-            )  # fmt: skip
+            fill_levels(band, state[S.ranked], work.levels, state[S.now], shortest, longest)
             changed = False
-        closed(low, hot, found, shelves, matches, sight, rows, g, upto, records, marks, page, now, gate, limit)
-        more = now[DUE] != NOTHING
+        close_windows(work, views.views, source, g, upto)
+        more = state[S.needs] != NOTHING
 
 
 @inplace
-def gapless(time, low, high):
-    """Whether each time from `low` to `high` is one more than that before it, as row numbers are."""
-    odd = 0
-    for i in range(low + 1, high):
-        odd += int(time[i] - time[i - 1] != 1)
-    return odd == 0
+def _schedule(band, work, source, g):
+    """Find where the next window of each query ends and starts; with no candidates, the first that holds a row."""
+    state, rows, pending = work.state, source.rows, work.pending
+    k, size, slide, origin, low, high, _, _, _ = source.queries
+    new = state[S.closed] == MIN_TIME
+    idle = state[S.ranked] + state[S.pending] == 0 and state[S.shown] == 0
+    earliest = rows.time[state[S.row]] if state[S.row] < rows.first[1, g] else UNLIMITED
+    if new:
+        for i in range(state[S.ranked]):
+            earliest = min(earliest, band.time[i])
+        for i in range(state[S.pending]):
+            earliest = min(earliest, pending.time[i])
+    ends, starts = work.ending.key, work.starting.key
+    leaves = len(ends) >> 1
+    for q in range(len(k)):
+        since = state[S.closed] if q < state[S.closed_queries] else state[S.closed] - 1
+        if idle or new:
+            since = max(since, earliest)
+        ends[leaves + q] = origin[q] + size[q] + ((since - origin[q] - size[q]) // slide[q] + 1) * slide[q]
+        since = max(state[S.seen] + 1, low[q])
+        begin = origin[q] - (origin[q] - since) // slide[q] * slide[q]
+        starts[leaves + q] = begin if begin < high[q] else UNLIMITED
+    for q in range(len(k), leaves):
+        ends[leaves + q] = starts[leaves + q] = UNLIMITED
+    play_all(work.ending)
+    play_all(work.starting)
 
 
 @inplace
-def counted(hot, sight, now):
-    """Count the fresh rows that are ranked with the others, if these are counted; views that are new have none."""
-    if now[COUNTED] < 0:
-        return
-    count = sight[3]
-    for v in range(now[COUNTED], now[SIGHT]):
-        count[v] = 0
-    for j in range(now[WARM]):
-        count[hot[3][j]] += 1
-    now[COUNTED] = now[SIGHT]
-
-
-@inplace
-def lowered(score, size, floor):
-    """A score below all answers, which came down to `floor`, and below some ranked rows more: they vary a little."""
-    if floor == np.inf:
-        return floor
-    above = reaching(score, size, floor)
-    place = above + above // 8 + FEW
-    return score[place] if place < size else -np.inf
-
-
-@inplace
-def gathered(rows, low, room, sight, now, gate):
-    """Take over the rows that came and need no rank; how many `low` has then, and of how many the kind is known."""
-    score, time, id, _, _ = rows
-    size, binned = now[YOUNG], now[BINNED]
-    if now[DEAD] > 0:
-        size, binned = gleaned(*low, room.kind, size, binned)
-        now[DEAD] = 0
-    size = absorbed(score, time, id, now[RAW], now[AT], gate[0], *low, size, sight[0], now[SIGHT])
-    now[RAW], now[LIT] = now[AT], 0
-    return size, binned
-
-
-@inplace
-def rekindled(low, hot, now, gate):
-    """Rank the fresh rows that reach the gate; what is due then."""
+def _promote_pending(work):
+    """Promote the pending rows that reach the threshold. Return what has to be done then."""
+    state, scores = work.state, work.scores
+    score, time, id, pane = work.pending
     count = 0
-    for i in range(now[YOUNG]):
-        count += low[0][i] >= gate[0]
-    if count > WARMEST:
-        gate[0] = np.inf
+    for i in range(state[S.pending]):
+        count += score[i] >= scores[THRESHOLD]
+    if count > MAX_PROMOTED:
+        scores[THRESHOLD] = np.inf
         return MERGE
-    for i in range(now[YOUNG] if count > 0 else 0):
-        if low[0][i] >= gate[0]:
-            now[WARM] = warmed(*hot, now[WARM], low[0][i], low[1][i], low[2][i], low[3][i])
-            low[3][i] = GONE
-            now[DEAD] += 1
+    for i in range(state[S.pending] if count > 0 else 0):
+        if score[i] >= scores[THRESHOLD]:
+            state[S.promoted] = promote(work.promoted, state[S.promoted], score[i], time[i], id[i], pane[i])
+            pane[i] = PROMOTED
+            state[S.gaps] += 1
     return NOTHING
 
 
-@kernel
-def lessened(band, spare, low, room, sight, now, gate):
-    """Let go of rows without ranking those below the gate. A merge is due if hardly any goes."""
-    kind, edges, tally = room.kind, room.edges, room.tally
-    at, end, k, seen, place, step_end, step_k, fewest = sight
-    for v in range(now[COUNTED], now[SIGHT]):
-        seen[v] = 0
-    now[COUNTED] = now[SIGHT]
-    young = now[YOUNG]
-    now[SIZE], now[YOUNG] = parted(band, now[SIZE], gate[0], low, young, spare)
-    if now[YOUNG] > young:
-        now[BINNED] = -1
-        for v in range(now[SIGHT]):
-            seen[v] = 0
-        tallied(band[3], now[SIZE], seen)
-    if now[BINNED] < 0:
-        bordered(low[0], now[YOUNG], edges)
-        now[BINNED] = 0
-    sorted_in(low[0], now[BINNED], now[YOUNG], edges, kind)
-    now[YOUNG] = thinned(*low, now[YOUNG], kind, now[SIGHT], end, k, now[NOW], seen, place, tally)
-    now[BINNED] = now[YOUNG]
-    if now[SIGHT] > fewest[0]:
-        tallied(low[3], now[YOUNG], seen)
-        now[SIGHT] = fewer(at, end, k, now[SIGHT], seen, place, step_end, step_k, now[NOW])
-        renumbered(band[3], now[SIZE], place)
-        renumbered(low[3], now[YOUNG], place)
-        fewest[0] = now[SIGHT] + now[SIGHT] // 4 + FEW
-        now[COUNTED] = -1
-    now[KEPT] = now[SIZE] + now[YOUNG] + now[WARM]
-    if 5 * now[KEPT] > 7 * now[EXACT] + FEW:
-        now[DUE] = MERGE
+@inplace
+def _next_step(band, work, views, rows, slowest, short):
+    """Collect pending rows, and raise the threshold if due. Return what to do next, and whether it was raised."""
+    state, scores, pending = work.state, work.scores, work.pending
+    if state[S.gaps] > 0:
+        state[S.pending], state[S.classified] = close_gaps(
+            pending, work.merge.score_class, state[S.pending], state[S.classified]
+        )
+        state[S.gaps] = 0
+    state[S.pending] = append_below(
+        rows, state[S.unread], state[S.row], scores[THRESHOLD], pending, state[S.pending], views.views, state[S.views]
+    )
+    state[S.unread], state[S.unread_gaps] = state[S.row], 0
+    needs = state[S.needs]
+    if needs == PRUNE and (state[S.ranked] + state[S.pending] < short or state[S.patience] > 0):
+        needs, state[S.patience] = MERGE, max(state[S.patience] - 1, 0)
+    raised = state[S.now] >= state[S.raised] + slowest and (needs == INSERT or needs == PRUNE)  # noqa: PLR1714
+    if raised:  # by now every query has answered
+        floor = _below_answers(band.score, state[S.ranked], scores[LOWEST])
+        scores[THRESHOLD], scores[LOWEST], state[S.raised] = max(scores[THRESHOLD], floor), np.inf, state[S.now]
+    if needs == RESET:
+        needs, scores[THRESHOLD] = MERGE, np.inf
+    return needs, raised
 
 
 @inplace
-def tallied(pane, size, count):
-    """Count rows by their pane."""
-    for i in range(size):
-        count[max(pane[i], 0)] += 1
+def _below_answers(score, ranked, floor):
+    """Return a score below all answers, which came down to `floor`, and below some ranked rows more: answers vary."""
+    if floor == np.inf:
+        return floor
+    above = first_below(score, floor, 0, ranked)
+    place = above + above // 8 + FEW
+    return score[place] if place < ranked else -np.inf
 
 
 @inplace
-def renumbered(pane, size, place):
-    """Give panes the numbers that their views have now."""
-    for i in range(size):
-        pane[i] = place[pane[i]]
+def _has_grown(work, views):
+    """Return whether pruning the ranked rows pays, or is needed because they are not counted."""
+    state = work.state
+    grown = 16 * (state[S.ranked] + state[S.promoted]) > 17 * state[S.pruned]
+    return grown or state[S.counted] < 0 or state[S.views] > views.limit[0]
+
+
+@inplace
+def _count_promoted(work, views):
+    """Count the promoted rows with the ranked ones, if those are counted; new views have none."""
+    state, count = work.state, views.count
+    if state[S.counted] < 0:
+        return
+    for v in range(state[S.counted], state[S.views]):
+        count[v] = 0
+    count_panes(work.promoted.pane, state[S.promoted], count)
+    state[S.counted] = state[S.views]
+
+
+@inplace
+def _merge(band, spare, work, views):
+    """Rank all rows into `spare`, and keep the minimal set."""
+    state, n = work.state, work.state[S.pending]
+    copy_band(work.pending, 0, n, band, state[S.ranked])
+    size, state[S.views] = merge_pending(
+        band, state[S.ranked], n, spare, work.merge, views, state[S.views], state[S.now]
+    )
+    state[S.ranked] = state[S.kept] = state[S.minimal] = state[S.pruned] = size
+    state[S.pending], state[S.classified], state[S.counted] = 0, -1, -1
 
 
 @kernel
-def settled(bands, marks, views):
-    """The bands merged and pruned: exactly the minimal set of each group. `marks` is brought up to date."""
-    groups, longest, wide = len(marks.done), 0, 0
+def _prune(band, spare, work, views):
+    """Drop rows without ranking those below the threshold. Return PRUNE, or MERGE if hardly any goes."""
+    state, pending, count = work.state, work.pending, views.count
+    for v in range(state[S.counted], state[S.views]):
+        count[v] = 0
+    state[S.counted] = state[S.views]
+    before = state[S.pending]
+    state[S.ranked], state[S.pending] = demote(
+        band, state[S.ranked], work.scores[THRESHOLD], pending, state[S.pending], spare
+    )
+    if state[S.pending] > before:
+        state[S.classified] = -1
+        count[: state[S.views]] = 0
+        count_panes(band.pane, state[S.ranked], count)
+    if state[S.classified] < 0:
+        set_classes(pending.score, state[S.pending], work.merge.edges)
+        state[S.classified] = 0
+    return _drop_pending(band, work, views)
+
+
+@inplace
+def _drop_pending(band, work, views):
+    state, pending = work.state, work.pending
+    classify(pending.score, state[S.classified], state[S.pending], work.merge.edges, work.merge.score_class)
+    state[S.pending] = prune_pending(pending, state[S.pending], work.merge, views, state[S.views], state[S.now])
+    state[S.classified] = state[S.pending]
+    if state[S.views] > views.limit[0]:
+        count_panes(pending.pane, state[S.pending], views.count)
+        state[S.views] = merge_views(views, state[S.views], state[S.now])
+        renumber(band.pane, state[S.ranked], views.place)
+        renumber(pending.pane, state[S.pending], views.place)
+        views.limit[0] = state[S.views] + state[S.views] // 4 + FEW
+        state[S.counted] = -1
+    state[S.kept] = state[S.ranked] + state[S.pending] + state[S.promoted]
+    if 5 * state[S.kept] > 7 * state[S.minimal] + FEW:
+        state[S.patience] = _PATIENCE
+        return MERGE
+    return PRUNE
+
+
+@kernel
+def settle_shared(bands, marks, views):
+    """Return the bands merged and pruned, which is the minimal set of each group, and the views; update the marks."""
+    groups, longest, most = len(marks.done), 0, 0
     for g in range(groups):
         longest = max(longest, bands.first[1, g] - bands.first[0, g])
-        wide = max(wide, views.first[1, g] - views.first[0, g])
-    band, spare, room, sight = columns(longest), columns(longest), workroom(longest), sighted(wide)
-    old = (bands.score, bands.time, bands.id, bands.pane)
-    kept, first, total = columns(len(bands.id)), np.empty((2, groups), np.int64), 0
-    at, end, k = np.empty_like(views.at), np.empty_like(views.at), np.empty_like(views.at)
-    seen, all_views = np.empty((2, groups), np.int64), 0
+        most = max(most, views.first[1, g] - views.first[0, g])
+    band, spare, scratch, work = (
+        empty_band(longest),
+        empty_band(longest),
+        merge_scratch(longest),
+        view_work(empty_views(most + 1)),
+    )
+    old, old_views = BandRows(bands.score, bands.time, bands.id, bands.pane), ViewColumns(views.at, views.end, views.k)
+    kept, first, total = empty_band(len(bands.id)), np.empty((2, groups), np.int64), 0
+    kept_views, first_view, total_views = empty_views(len(views.at)), np.empty((2, groups), np.int64), 0
     for g in range(groups):
-        low, high, sure = bands.first[0, g], bands.first[1, g], marks.ranked[g]
-        first[0, g], seen[0, g] = total, all_views
+        low, high, ranked = bands.first[0, g], bands.first[1, g], marks.ranked[g]
+        first[0, g], first_view[0, g] = total, total_views
         if low < high:
-            base, wide = views.first[0, g], views.first[1, g] - views.first[0, g]
-            for v in range(wide):
-                sight[0][v], sight[1][v], sight[2][v] = views.at[base + v], views.end[base + v], views.k[base + v]
-            copied(old, low, high - low, band, 0)
-            size, wide = merged(band, sure, high - low - sure, spare, room, sight, wide, marks.done[g] + 1)
-            copied(spare, 0, size, kept, total)
-            for v in range(wide):
-                at[all_views + v], end[all_views + v], k[all_views + v] = sight[0][v], sight[1][v], sight[2][v]
+            n = views.first[1, g] - views.first[0, g]
+            copy_views(old_views, views.first[0, g], n, work.views, 0)
+            copy_band(old, low, high - low, band, 0)
+            size, n = merge_pending(band, ranked, high - low - ranked, spare, scratch, work, n, marks.done[g] + 1)
+            copy_band(spare, 0, size, kept, total)
+            copy_views(work.views, 0, n, kept_views, total_views)
             total += size
-            all_views += wide
+            total_views += n
             marks.ranked[g] = marks.kept[1, g] = marks.kept[2, g] = size
-        first[1, g], seen[1, g] = total, all_views
-    new = Rows(kept[0][:total], kept[1][:total], kept[2][:total], kept[3][:total], first)
-    return new, Views(at[:all_views], end[:all_views], k[:all_views], seen)
+        first[1, g], first_view[1, g] = total, total_views
+    return _copy_used(kept, total, first), _copy_used_views(kept_views, total_views, first_view)
 
 
 @kernel
-def looked(bands, marks, records):
-    """The views of all groups anew, from the rows they keep: for when queries have left. The panes are set in place."""
+def rebuild_views(bands, marks, queries):
+    """Return the views of all groups, found again from their rows, when queries have left; set panes in place."""
     groups = len(marks.done)
-    at, end, k = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
-    seen, total = np.empty((2, groups), np.int64), 0
+    kept, first, total = empty_views(64), np.empty((2, groups), np.int64), 0
     for g in range(groups):
         low, high = bands.first[0, g], bands.first[1, g]
-        seen[0, g] = total
+        first[0, g] = total
         order = np.argsort(bands.id[low:high])
-        new_at, new_end, new_k, pane = reviewed(bands.time[low:high][order], records, marks.done[g])
+        views, n, pane = find_views(bands.time[low:high][order], queries, marks.done[g])
         for i in range(high - low):
             bands.pane[low + order[i]] = pane[i]
-        if total + len(new_at) > len(at):
-            larger = 2 * (total + len(new_at))
-            at, end, k = longer(at, larger), longer(end, larger), longer(k, larger)
-        for v in range(len(new_at)):
-            at[total + v], end[total + v], k[total + v] = new_at[v], new_end[v], new_k[v]
-        total += len(new_at)
-        seen[1, g] = total
-    return Views(at[:total].copy(), end[:total].copy(), k[:total].copy(), seen)
+        kept = reserve_views(kept, total, n)
+        copy_views(views, 0, n, kept, total)
+        total += n
+        first[1, g] = total
+    return _copy_used_views(kept, total, first)

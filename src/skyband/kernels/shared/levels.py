@@ -1,46 +1,50 @@
-"""Answers: a walk down the ranked rows, past those that are too old."""
+"""Answers: a walk down the ranked rows that skips those before the window."""
 
 import numpy as np
 
 from skyband.kernels._jit import inplace
-from skyband.kernels.shared.room import SHELVES, STRIDE
+from skyband.kernels.columns import MIN_TIME
+from skyband.kernels.shared.memory import LEVELS, STRIDE
+from skyband.kernels.shared.views import UNLIMITED
 from skyband.kernels.simd import LANES, compress, mask_ge, mask_gt, popcount
 
-_SHORT = 256  # ranked rows of which one shelf will do
+_SHORT = 256  # ranked rows for which one level is enough
 
 
 @inplace
-def shelved(score, id, time, size, to_score, to_id, to_time, oldest, first, now, shortest, longest):
-    """Put the ranked rows on shelves, each with rows of a shorter time than the one before. O(size).
+def fill_levels(band, size, levels, now, shortest, longest):
+    """Copy the ranked rows to the levels, each with rows of a shorter time than the one before. O(size).
 
-    The times go down from the longest window to the shortest in equal steps, by their ratio: a window that
-    ends after `now` then walks past few rows before its start.
+    The times go down from the longest window to the shortest in equal ratios: a window that ends after `now` then
+    skips few rows before its start.
     """
-    oldest[0], first[0], first[1] = -(1 << 62), 0, size
+    score, id, time, oldest, first = levels
+    oldest[0], first[0], first[1] = MIN_TIME, 0, size
     for i in range(size):
-        to_score[i], to_id[i], to_time[i] = score[i], id[i], time[i]
-    for shelf in range(1, SHELVES):
-        oldest[shelf], first[shelf + 1] = 1 << 62, size
+        score[i], id[i], time[i] = band.score[i], band.id[i], band.time[i]
+    for level in range(1, LEVELS):
+        oldest[level], first[level + 1] = UNLIMITED, size
     if size < _SHORT or shortest >= longest:
         return
-    step = (shortest / longest) ** (1.0 / SHELVES)
+    ratio = (shortest / longest) ** (1.0 / LEVELS)
     span = np.float64(longest)
-    for shelf in range(1, SHELVES):
-        low, high = first[shelf - 1], first[shelf]
-        if 2 * high - low + LANES > len(to_id):
+    for level in range(1, LEVELS):
+        low, high = first[level - 1], first[level]
+        if 2 * high - low + LANES > len(id):
             return
-        span *= step
+        span *= ratio
         bound = np.int64(now - np.int64(span))
-        out = picked(to_score, to_id, to_time, low, high, bound, high)
-        oldest[shelf], first[shelf + 1] = bound, out
-        for after in range(shelf + 1, SHELVES):
-            first[after + 1] = out
+        end = _append_since(levels, low, high, bound)
+        oldest[level] = bound
+        for after in range(level, LEVELS):
+            first[after + 1] = end
 
 
 @inplace
-def picked(score, id, time, low, high, bound, at):
-    """Copy the rows from `low` to `high` that are not before `bound` to `at`, behind them; where they end."""
-    row, stop, out = np.uint64(low), np.uint64(high), np.uint64(at)
+def _append_since(levels, low, high, bound):
+    """Copy the rows from `low` to `high` that are not before `bound` to where they end. Return the new end."""
+    score, id, time, _, _ = levels
+    row, stop, out = np.uint64(low), np.uint64(high), np.uint64(high)
     while row + np.uint64(LANES) <= stop:
         mask = mask_ge(time, row, bound)
         compress(mask, score, row, score, out)
@@ -56,11 +60,13 @@ def picked(score, id, time, low, high, bound, at):
 
 
 @inplace
-def walked(score, id, time, low, high, start, k, got, to_score, to_id, at):
-    """Add the rows from `low` to `high` that are not before `start` to a list of `got`, up to k; how many it has then.
+def walk(levels, low, high, start, k, got, answer, at):
+    """Append rows from `low` to `high` that are not before `start` to a list of `got`, up to k. Return its length.
 
-    Without a branch that depends on a row: up to STRIDE rows behind the list are written over.
+    No branch depends on a row: up to STRIDE rows behind the list are overwritten.
     """
+    score, id, time, _, _ = levels
+    to_score, to_id = answer
     row, stop, want = np.uint64(low), np.uint64(high), np.uint64(k)
     out, begin = np.uint64(got), np.uint64(at)
     while row + np.uint64(STRIDE) <= stop and out < want:
@@ -79,12 +85,14 @@ def walked(score, id, time, low, high, start, k, got, to_score, to_id, at):
 
 
 @inplace
-def walked_to(score, id, time, low, high, start, k, got, to_score, to_id, at, bound):
-    """As `walked`, but no further than rows above `bound`; also where it came to.
+def walk_above(levels, low, high, start, k, got, answer, at, bound):
+    """Walk as long as scores are above `bound`. Also return the row after the last one.
 
-    The rows are ranked: where the last of some is above the bound, all of them are. A guess of that is nearly always
-    right, so that the next rows need not wait until these are counted.
+    Where the last of several ranked rows is above the bound, all of them are. That is predicted well, so that the
+    next rows need not wait until these are counted.
     """
+    score, id, time, _, _ = levels
+    to_score, to_id = answer
     row, stop, want = np.uint64(low), np.uint64(high), np.uint64(k)
     out, begin = np.uint64(got), np.uint64(at)
     while row + np.uint64(STRIDE) <= stop and out < want and score[row + np.uint64(STRIDE - 1)] > bound:
