@@ -16,6 +16,7 @@ from skyband.engines.family import UNBOUNDED, FamilyMember
 from skyband.engines.registry import allows_changes
 from skyband.engines.validation import section, typed_column, validate
 from skyband.operators.family_operator import FamilyOperator, apply_commands, check_changes, family_assigner
+from skyband.operators.late_rows import LateRows
 from skyband.runtime.batch import PreparedBatch
 from skyband.runtime.combine import RowCombiner, decode_rows
 from skyband.runtime.ids import read_ids
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from skyband.engines.protocol import Answers, Engine
     from skyband.query import TopK
     from skyband.runtime.groups import GroupTracker
-    from skyband.runtime.protocols import Assigner, Context, Goal, Snapshot
+    from skyband.runtime.protocols import Assigner, Context, Goal, LateRule, Snapshot
     from skyband.runtime.row_store import RowStore
     from skyband.runtime.runner import OperatorRunner
 
@@ -60,6 +61,8 @@ class RankingSpec(OperatorSpec):
         this one.
     part
         Which part of a family that is split over tasks.
+    late_rows
+        Whether rows are taken until their pane has closed, or until all their windows have.
     """
 
     family: QueryFamily
@@ -71,6 +74,12 @@ class RankingSpec(OperatorSpec):
     leads: bool = True
     sole: bool = False
     part: str = ""
+    late_rows: LateRule = "pane"
+
+    @property
+    def takes_closed_panes(self) -> bool:  # type: ignore[override]
+        """Whether rows of closed panes are taken; windows that count rows, or end with each, have none."""
+        return self.late_rows == "window" and not self.family.counts and self.query.window.kind == "slide"
 
     best_rows_only = True
 
@@ -181,6 +190,7 @@ class Ranking(FamilyOperator):
         super().__init__(spec.family, context)
         self.spec, self.engine_name = spec, spec.engine
         self._reached = self._newest = MIN_TIME  # how far the engine has come, and its newest row
+        self._late = None if context.order is None else LateRows(context.order)
         self.engine: Engine
         if snapshot is None:
             self.engine = self._build(None)
@@ -194,7 +204,7 @@ class Ranking(FamilyOperator):
     @property
     def peak(self) -> int:
         """The most candidates ever at once."""
-        return int(self.engine.peak)
+        return int(self.engine.peak) + (0 if self._late is None else self._late.peak)
 
     @property
     def switches(self) -> Sequence[dict[str, Any]]:  # type: ignore[override]
@@ -204,10 +214,16 @@ class Ranking(FamilyOperator):
     # ------------------------------------------------------------ rows in, answers out
 
     def advance(self, parts: Mapping[str, Any], upto: Goal) -> Answers | None:
-        """Take rows in the order of time, then close the windows that end by `upto`."""
+        """Take rows in the order of time, and late ones, then close the windows that end by `upto`."""
         rows: Objects | None = parts.get("rows")
+        late: Objects | None = parts.get("late")
+        if self._late is not None and late is not None:
+            self._late.add(late, self.assigner, int(self.family.query.k))
+            self._newest = max(self._newest, int(late.time[-1]))
+            self._reached = max(self._reached, parts["closed_until"])
         if rows is None and not self._closes(upto):
             return None
+        before = self._reached
         if rows is not None and len(rows.time) and not isinstance(upto, np.ndarray):
             self._newest = max(self._newest, int(rows.time[-1]))
         if not isinstance(upto, np.ndarray):
@@ -215,7 +231,10 @@ class Ranking(FamilyOperator):
             if rows is not None and self.assigner.slide:
                 self._next_end = self.assigner.next_end(upto)
         moved = () if parts.get("moved") is None else (parts["moved"],)
-        return self.engine.advance(self._nothing() if rows is None else rows, upto, *moved)
+        answers = self.engine.advance(self._nothing() if rows is None else rows, upto, *moved)
+        if not self._late or isinstance(upto, np.ndarray):
+            return answers
+        return self._late.merge(answers, self.family.members, before, upto)
 
     def _nothing(self) -> Objects:
         return _NOTHING._replace(group=np.empty(0, np.int32)) if self.spec.per else _NOTHING
@@ -250,24 +269,30 @@ class Ranking(FamilyOperator):
 
     def live_rows(self) -> np.ndarray:
         """Return the rows that may still be in an answer, and perhaps some more."""
-        return self.engine.live_ids()
+        ids = self.engine.live_ids()
+        return np.concatenate([ids, self._late.rows.id]) if self._late else ids
 
     def candidates(self) -> int:
         """Return how many rows may still be in an answer."""
-        return len(self.engine.candidates().id)
+        return len(self.engine.candidates().id) + (len(self._late) if self._late else 0)
 
     def active_groups(self) -> np.ndarray:
         """Return the groups that keep rows, or whose window has yet to become empty."""
-        return self.engine.active_groups()
+        groups = self.engine.active_groups()
+        return np.union1d(groups, self._late.groups) if self._late else groups
 
     def keep_groups(self, keep: np.ndarray) -> None:
         """Forget all groups but these."""
         self.engine.keep_groups(keep)
+        if self._late:
+            self._late.keep_groups(keep)
 
     def snapshot(self) -> Snapshot:
         """Return the engine's state, how far it has come, and the queries if they come and go."""
         engine = {f"engine/{name}": column for name, column in self.engine.snapshot().items()}
         saved = {**engine, "reached": np.array([self._reached, self._newest], np.int64)}
+        if self._late:
+            saved |= self._late.snapshot()
         if self.family.reserve is not None:
             members = [json.dumps(member.as_json()) for member in self.family.members]
             saved["members"] = pa.table({"v": pa.array(members, pa.string())})
@@ -281,6 +306,9 @@ class Ranking(FamilyOperator):
             int(x) for x in validate(snapshot, {"reached": typed_column("i8", 2)})["reached"]
         )
         self.engine = self._build(section(snapshot, "engine/"))
+        if self._late is not None:
+            groups = self._context.groups
+            self._late.restore(section(snapshot, "late/"), 1 if groups is None else groups.count)
 
     @property
     def takes_queries(self) -> bool:

@@ -5,10 +5,12 @@ The rows themselves are in the row store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from skyband.engines.validation import any_int_column, require, typed_column, validate
 
 if TYPE_CHECKING:
     from skyband.windows import WindowAssigner, WindowAssignerUnion
@@ -73,6 +75,76 @@ def concat_batches(batches: Sequence[PreparedBatch]) -> PreparedBatch:
         ]
     columns = zip(*batches, strict=True)
     return PreparedBatch(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
+
+
+class RowOrder:
+    """Time and tie of numbered rows, which order those of equal score that an engine does not take in order.
+
+    Examples
+    --------
+    >>> order, none = RowOrder(), np.empty(0)
+    >>> order.add(np.array([0, 1]), PreparedBatch(none, np.array([5, 9]), none))
+    >>> order.add(np.array([2]), PreparedBatch(none, np.array([7]), none))
+    >>> order.ranks(np.array([2, 1, 0])).tolist()
+    [1, 2, 0]
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[PreparedBatch] = []  # the numbers are the row ids, ascending
+
+    def add(self, number: np.ndarray, batch: PreparedBatch) -> None:
+        """Note the time and tie of rows, given their numbers, which are larger than those before."""
+        self._parts.append(PreparedBatch(number, batch.time, number, batch.tie, batch.missing))
+
+    def whole(self) -> PreparedBatch | None:
+        """Return all rows; None if there are none."""
+        if len(self._parts) > 1:
+            self._parts = [concat_batches(self._parts)]
+        return self._parts[0] if self._parts else None
+
+    def numbers(self) -> np.ndarray:
+        """Return the numbers of all rows."""
+        whole = self.whole()
+        return np.empty(0, np.int64) if whole is None else whole.row_id
+
+    def ranks(self, number: np.ndarray) -> np.ndarray:
+        """Return numbers that order these rows by time, tie and number."""
+        whole, rank = self.whole(), np.empty(len(number), np.int64)
+        assert whole is not None
+        rows = whole.take(np.searchsorted(whole.row_id, number))
+        tie = rows.tie_order()
+        rank[np.lexsort((number, rows.time) if tie is None else (number, tie, rows.time))] = np.arange(len(number))
+        return rank
+
+    def keep(self, number: np.ndarray) -> None:
+        """Forget all rows but these."""
+        whole = self.whole()
+        if whole is not None:
+            self._parts = [whole.take(np.flatnonzero(np.isin(whole.row_id, number)))]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Return what is known as named arrays."""
+        whole = self.whole()
+        if whole is None:
+            return {}
+        columns = {"number": whole.row_id, "time": whole.time, "tie": whole.tie, "missing": whole.missing}
+        return {name: column for name, column in columns.items() if column is not None}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a snapshot."""
+        found = validate(saved, {name: spec for name, spec in _ORDER.items() if name in saved})
+        if found:
+            require(np.diff(found["number"]) > 0, "order/number is not ascending")
+            batch = PreparedBatch(found["number"], found["time"], found["number"], found.get("tie"))
+            self._parts = [batch._replace(missing=found.get("missing"))]
+
+
+_ORDER = {
+    "number": typed_column("i8", "rows"),
+    "time": typed_column("i8", "rows"),
+    "tie": any_int_column("rows"),
+    "missing": typed_column("?", "rows"),
+}
 
 
 _MAX_ROWS = 1 << 16  # buffered before rows that cannot be in an answer are pruned

@@ -80,13 +80,15 @@ class PaneCounts:
         return pa.table(list(np.array(lines, np.int64).reshape(-1, len(COUNTS)).T), names=COUNTS)
 
 
-def read_counts(table: pa.Table, watermark: int, counters: dict[str, int], unranked: str = "without_score") -> None:
-    """Add the counts of a table to `counters`; rows of panes that have closed by the watermark are late.
+def read_counts(
+    table: pa.Table, late_panes: Callable[[np.ndarray], np.ndarray], counters: dict[str, int], unranked: str
+) -> None:
+    """Add the counts of a table to `counters`; `late_panes` returns of which panes rows are late, given their ends.
 
     `unranked` is the counter of rows without a score.
     """
     pane, rows, without_score, without_time = (column.to_numpy() for column in table.columns)
-    late = pane <= watermark
+    late = late_panes(pane)
     found = {
         "late_rows": rows[late],
         unranked: without_score[~late],

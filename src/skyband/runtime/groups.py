@@ -16,6 +16,7 @@ from skyband.errors import SchemaError
 from skyband.kernels.columns import Windows, number_runs
 from skyband.runtime.arrow import plain, plain_type, take_rows
 from skyband.runtime.row_store import RowStore
+from skyband.windows import MIN_TIME
 
 if TYPE_CHECKING:
     from skyband.windows import WindowAssigner
@@ -273,6 +274,21 @@ class GroupTracker:
             read_only(code), read_only(time), self._run, self._last, self._owner, self._runs, windows
         )
         self._runs = int(runs)
+        return number
+
+    def late_numbers(self, code: np.ndarray, time: np.ndarray, now: int, windows: Windows) -> np.ndarray:
+        """Return the number of each row's group, of rows whose panes had closed at `now`.
+
+        A group goes on unless one of its windows was empty when it closed.
+        """
+        if not self.forgets:
+            return code
+        self._make_room(len(self.known), 0)
+        groups = np.unique(code)
+        last = np.where(self._run[groups] == _NO_RUN, MIN_TIME, self._last[groups])
+        number = self.numbers(code, np.full(len(code), now), windows)
+        self._last[groups] = last
+        np.maximum.at(self._last, code, time)
         return number
 
     def _make_room(self, groups: int, runs: int) -> None:

@@ -15,7 +15,7 @@ from skyband.runtime.row_store import RowStore
 from skyband.runtime.runner import OperatorRunner
 from skyband.runtime.schema import conform
 from skyband.runtime.snapshot import refusing, table_of
-from skyband.windows import WatermarkTracker
+from skyband.windows import MIN_TIME, WatermarkTracker
 
 if TYPE_CHECKING:
     from skyband.runtime.protocols import OperatorSpec, Snapshot
@@ -129,11 +129,13 @@ class Pipeline:
             if mine is not None:
                 needed = take_rows(needed, mine)
             ids = row_id if mine is None else row_id[mine]
-            runner.begin(runner.spec.prepare(needed, ids, when, runner.groups))
+            runner.begin(runner.spec.prepare(needed, ids, when, runner.groups), closed_until)
 
     def accept(self, inputs: Mapping[str, Sequence[pa.Table]], watermark: int) -> Iterator[pa.Table]:
         """Take what has travelled to the one operator, with the watermark that holds as the batch begins."""
         (runner,) = self.runners
+        judged_before = runner.spec.takes_closed_panes and self.tracker.watermark > MIN_TIME
+        closed_until = runner.closed_until  # by the watermark of the batch before
         self.tracker.watermark = max(self.tracker.watermark, watermark)
         for name in inputs.keys() - {"rows"}:
             runner.operator.take_input(name, inputs[name], runner)
@@ -142,17 +144,18 @@ class Pipeline:
             if rows is not None:
                 row_id = self._store(rows)
                 part = part._replace(row_id=row_id[part.row_id])
+            closed_until = closed_until if judged_before else runner.closed_until
             if self.timed:
-                part = self._on_time(part, runner)
-            runner.begin(part)
+                part = self._on_time(part, runner, closed_until)
+            runner.begin(part, closed_until)
         else:
             runner.release()
         yield from self.steps()
 
-    def _on_time(self, part: Any, runner: OperatorRunner) -> Any:
+    def _on_time(self, part: Any, runner: OperatorRunner, closed_until: int) -> Any:
         """Return what is not late of a part that has travelled."""
         late_before = runner.counters["late_rows"]
-        places = runner.admit(part.time, runner.closed_until)
+        places = runner.admit(part.time, closed_until)
         if runner.operator.assigner.slide:  # counted by pane, before the shuffle
             runner.counters["late_rows"] = late_before
         self.tracker.observe(part.time, self.tracker.watermark)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from skyband.engines.protocol import Answers
     from skyband.kernels.columns import Windows
     from skyband.query import TopK
+    from skyband.runtime.batch import RowOrder
     from skyband.runtime.combine import Combiner
     from skyband.runtime.emit import Emitter
     from skyband.runtime.groups import GroupTracker
@@ -46,6 +47,9 @@ Snapshot = dict[str, Any]
 GROUP_CODES = "buffer/group"
 """The column of an operator's snapshot that holds codes of groups, if it has one."""
 
+LateRule = Literal["pane", "window"]
+"""How long rows are taken: until their pane has closed, or until all windows that hold them have."""
+
 Merge = Literal["sum", "max", "first"]
 """How the counters of several operators or buckets become one."""
 
@@ -61,6 +65,7 @@ class Context:
     emitter: Emitter
     counters: dict[str, Any]
     live: bool = True  # the source has no known end
+    order: RowOrder | None = None  # of rows, where those of closed panes are taken
 
     def take(self, ids: np.ndarray, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these ids, which are live; `columns`: None for all that are stored."""
@@ -105,6 +110,8 @@ class OperatorSpec(ABC):
     """Into how many buckets groups are hashed unless a user says so."""
     counts_rows: bool = True
     """Whether no other operator counts the same rows."""
+    takes_closed_panes: bool = False
+    """Whether rows are taken as long as a window that holds them is open, also if their pane has closed."""
 
     @property
     def per(self) -> tuple[str, ...]:

@@ -10,14 +10,14 @@ import numpy as np
 from skyband.engines.groups import grown_capacity
 from skyband.engines.protocol import Objects
 from skyband.engines.validation import any_int_column, check_known, require, section, typed_column, validate
-from skyband.runtime.batch import PreparedBatch, ReorderBuffer, concat_batches
+from skyband.runtime.batch import PreparedBatch, ReorderBuffer, RowOrder, concat_batches
 from skyband.runtime.emit import Emitter
 from skyband.runtime.groups import GroupTracker
 from skyband.runtime.protocols import GROUP_CODES, Context
 from skyband.runtime.result import ResultWriter
 from skyband.runtime.row_store import RowSequence
 from skyband.runtime.schema import TimeType
-from skyband.windows import MAX_TIME
+from skyband.windows import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,13 +60,15 @@ class OperatorRunner:
         self.groups = GroupTracker(numbered, forgets=spec.forgets_groups) if numbered else None
         self.sequence = RowSequence()
         self.counters: dict[str, Any] = dict.fromkeys((*_COUNTERS, *spec.own_counters), 0)
-        self.context = Context(schema, rows, self.sequence, self.groups, self.emitter, self.counters, live)
+        self.order = RowOrder() if spec.takes_closed_panes else None
+        self.context = Context(schema, rows, self.sequence, self.groups, self.emitter, self.counters, live, self.order)
         self.operator: Operator = spec.open(self.context)
         self.writer = ResultWriter(self.columns, schema, self.time, self.operator)
         self.buffer = ReorderBuffer()
         self._positions = np.zeros(0 if spec.per else 1, np.int64)  # there may be room for more groups
-        self._due: list[Any] = []  # parts that the operator has yet to take ...
-        self._goal: int | None = None  # ... and how far it advances with them; None: it has
+        self._due: list[Any] = []  # parts that the operator has yet to take
+        self._late: dict[str, Any] = {}  # rows of closed panes that it has yet to take, and which panes had closed
+        self._goal: int | None = None  # how far it advances with all these; None: it has
         self.notices: list[str] = []  # what became of commands
 
     @property
@@ -94,11 +96,20 @@ class OperatorRunner:
         if not len(time) or int(time.min()) >= closed_until:
             return None
         late = time < closed_until
+        if self.spec.takes_closed_panes:  # windows end where panes do
+            late[late] = self.operator.assigner.last_end(time[late]) <= closed_until
         self.counters["late_rows"] += int(late.sum())
         return np.flatnonzero(~late)
 
-    def begin(self, part: Any) -> None:
-        """Take what was prepared of a batch."""
+    def late_panes(self, end: np.ndarray, watermark: int) -> np.ndarray:
+        """Return of which panes, given their ends, rows are late in a batch that begins with this watermark."""
+        previous = self.tracker.watermark
+        if self.spec.takes_closed_panes:
+            return self.operator.assigner.last_end(end - 1) <= (watermark if previous == MIN_TIME else previous)
+        return end <= max(previous, watermark)
+
+    def begin(self, part: Any, closed_until: int = MIN_TIME) -> None:
+        """Take what was prepared of a batch; panes before `closed_until` had closed when it came."""
         if not self.spec.ordered:
             self.counters["without_score"] += part.without_score
             self._due, self._goal = [part], self.tracker.watermark if self.spec.event_time else MAX_TIME - 1
@@ -107,6 +118,8 @@ class OperatorRunner:
             self._due, self._goal = [part], MAX_TIME
             return
         scored = self._scored(part)
+        if self.order is not None:
+            scored = self._take_late(scored, closed_until)
         # after every row, a row without a score is still a step
         self.buffer.add(scored if self.operator.assigner.slide else part)
         self.release()
@@ -144,6 +157,19 @@ class OperatorRunner:
         self.counters[self.spec.unranked] += int(without.sum())
         return batch.take(np.flatnonzero(~without))
 
+    def _take_late(self, batch: PreparedBatch, closed_until: int) -> PreparedBatch:
+        """Number the rows of closed panes for the next step; return the others."""
+        late = batch.time < closed_until
+        if late.any():
+            rows = batch.take(np.flatnonzero(late)).sorted()
+            group = rows.group
+            if self.groups is not None and group is not None:
+                group = self.groups.late_numbers(group, rows.time, closed_until, self.operator.windows)
+            objects = Objects(rows.score, rows.time, self._numbers(rows), group)
+            self._late = {"late": objects, "closed_until": closed_until}
+            batch = batch.take(np.flatnonzero(~late))
+        return batch
+
     # ------------------------------------------------------------ steps
 
     @property
@@ -156,7 +182,7 @@ class OperatorRunner:
         assert self._goal is not None
         if not self.spec.event_time or not self.operator.assigner.slide:
             return self._goal
-        due = [part.time for part in self._due]
+        due = [part.time for part in ([self._late["late"]] if self._late else []) + self._due]
         time = due[0] if len(due) == 1 else np.concatenate([_NO_TIMES, *due])
         appearing = 0 if self.groups is None else len(self.groups.known)  # perhaps with these rows
         return self.operator.affordable(time, self._goal, self.lists() + appearing)
@@ -192,22 +218,32 @@ class OperatorRunner:
         return [part.take(slice(0, cut)) for part, cut in cuts if cut]
 
     def _advance(self, parts: list[Any], upto: int) -> list[Answers | None]:
+        late, self._late = self._late, {}
         if not parts:
-            return [self.operator.advance({}, upto)]
+            return [self.operator.advance(late, upto)]
         if not self.spec.scored:
             parts = [concat_batches(parts)]
         goals = [int(part.time[0]) for part in parts[1:]] + [upto] if self.spec.ordered else [upto]
-        return [
-            self.operator.advance({"rows": self._arrivals(part) if self.spec.ordered else part}, goal)
-            for part, goal in zip(parts, goals, strict=True)
-        ]
+        found = []
+        for part, goal in zip(parts, goals, strict=True):
+            late["rows"] = self._arrivals(part) if self.spec.ordered else part
+            found.append(self.operator.advance(late, goal))
+            late = {}
+        return found
 
     def _arrivals(self, batch: PreparedBatch) -> Objects:
         """Return the rows as the operator sees them."""
         group = batch.group
         if self.groups is not None and group is not None:
             group = self.groups.numbers(group, batch.time, self.operator.windows)
-        return Objects(batch.score, batch.time, self.sequence.add(batch.row_id), group)
+        return Objects(batch.score, batch.time, self._numbers(batch), group)
+
+    def _numbers(self, batch: PreparedBatch) -> np.ndarray:
+        """Number rows in the order in which the operator takes them."""
+        number = self.sequence.add(batch.row_id)
+        if self.order is not None:
+            self.order.add(number, batch)
+        return number
 
     def _count(self, batch: PreparedBatch) -> Answers | None:
         """Let rows take the next positions of their groups."""
@@ -251,6 +287,8 @@ class OperatorRunner:
         live = np.concatenate([candidates, listed]) if len(listed) else candidates
         row_ids = self.sequence.row_ids(live)
         self.sequence.keep(live)
+        if self.order is not None:
+            self.order.keep(candidates)
         due = [part.row_id for part in self._due] if self.spec.ordered else []  # rows of the steps to come
         return np.concatenate([row_ids, self.buffer.row_ids(), *due]) if len(self.buffer) or due else row_ids
 
@@ -324,6 +362,9 @@ class OperatorRunner:
             **{f"operator/{name}": value for name, value in operator.items()},
             **{f"emit/{name}": column for name, column in self.emitter.snapshot().items()},
         }
+        if self.order is not None:
+            self.order.keep(self.operator.live_rows())
+            saved |= {f"order/{name}": column for name, column in self.order.snapshot().items()}
         if len(self.buffer):
             batch = self.buffer.whole()
             batch = batch if batch.group is None or code is None else batch._replace(group=code[batch.group])
@@ -358,6 +399,9 @@ class OperatorRunner:
         require(len(self.positions) <= self.lists(), "positions has more groups than there are")
         if "buffer/time" in saved:
             self.buffer.runs = [self._restored_batch(section(saved, "buffer/"), code)]
+        if self.order is not None:
+            self.order.restore(section(saved, "order/"))
+            check_known(self.operator.live_rows(), self.order.numbers(), "the operator")
         check_known(self.live_rows(), row_ids, "the operator")
 
     def _restored_batch(self, saved: Mapping[str, Any], code: np.ndarray | None) -> PreparedBatch:

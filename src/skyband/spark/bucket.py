@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,9 +41,9 @@ class Bucket:
     def advance(self, packed: Mapping[str, Sequence[Any]], watermark: int) -> pa.Table:
         """Take packed rows, with the watermark that holds as their batch begins; return the results."""
         inputs: dict[str, list[pa.Table]] = {}
-        reached = max(self.pipeline.tracker.watermark, watermark)
+        late_panes = partial(self._runner.late_panes, watermark=watermark)
         for name, counts, blob in zip(packed["input"], packed["counts"], packed["blob"], strict=True):
-            read_counts(unwrite(counts), reached, self._runner.counters, self.spec.unranked)
+            read_counts(unwrite(counts), late_panes, self._runner.counters, self.spec.unranked)
             if blob:
                 inputs.setdefault(name, []).append(unwrite(blob))
         found = self._marked(list(self.pipeline.accept(inputs, watermark)), final=True)

@@ -84,6 +84,10 @@ class WindowAssigner:
         """Return where a window ends: its first moment outside."""
         return self.origin + window * self.slide + self.size
 
+    def last_end(self, time: T) -> T:
+        """Return where the last window that holds `time` ends."""
+        return self.end(self.last(time))
+
     def next_end(self, time: int) -> int:
         """Return the first window end after `time`."""
         return self.end(self.first(time))
@@ -156,6 +160,14 @@ class WindowAssignerUnion:
         into = (time - self._origin) % self._slide
         ends = time - into + self._cut + (self._slide - self._cut) * (into >= self._cut)
         return int(ends.min(initial=MAX_TIME))
+
+    def last_end(self, time: np.ndarray) -> np.ndarray:
+        """Return where the last window of any query that holds `time` ends."""
+        found = np.full(len(time), MIN_TIME)
+        columns = (each[: self._members].tolist() for each in (self._size, self._slide, self._origin))
+        for assigner in map(WindowAssigner, *columns):
+            np.maximum(found, assigner.last_end(time), out=found)
+        return found
 
     def next_end(self, time: int) -> int:
         """Return the first window end after `time`, of any query."""
