@@ -284,7 +284,7 @@ def _has_grown(work, views):
 @inplace
 def _count_promoted(work, views):
     """Count the promoted rows with the ranked ones, if those are counted; new views have none."""
-    state, count = work.state, views.count
+    state, count = work.state, views.pane_rows
     if state[S.counted] < 0:
         return
     for v in range(state[S.counted], state[S.views]):
@@ -308,7 +308,7 @@ def _merge(band, spare, work, views):
 @kernel
 def _prune(band, spare, work, views):
     """Drop rows without ranking those below the threshold. Return PRUNE, or MERGE if hardly any goes."""
-    state, pending, count = work.state, work.pending, views.count
+    state, pending, count = work.state, work.pending, views.pane_rows
     for v in range(state[S.counted], state[S.views]):
         count[v] = 0
     state[S.counted] = state[S.views]
@@ -333,7 +333,7 @@ def _drop_pending(band, work, views):
     state[S.pending] = prune_pending(pending, state[S.pending], work.merge, views, state[S.views], state[S.now])
     state[S.classified] = state[S.pending]
     if state[S.views] > views.limit[0]:
-        count_panes(pending.pane, state[S.pending], views.count)
+        count_panes(pending.pane, state[S.pending], views.pane_rows)
         state[S.views] = merge_views(views, state[S.views], state[S.now])
         renumber(band.pane, state[S.ranked], views.place)
         renumber(pending.pane, state[S.pending], views.place)

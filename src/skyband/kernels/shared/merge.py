@@ -16,7 +16,7 @@ def merge_pending(band, ranked, pending, spare, scratch, work, n, now):
     than its k better ones are in it. Views are served in turn: a row that the first view in need sees is kept (theorem
     5.1); which one that is only moves on. Returns the number of rows, and of views. O(rows + views).
     """
-    k, count, order = work.views.k, work.count, scratch.order
+    k, count, order = work.views.k, work.pane_rows, scratch.order
     _rank(band.score, ranked, pending, scratch)
     _reset_counts(work, n, now)
     needy, held, out = _first_in_need(k), 0, np.uint64(0)
@@ -35,7 +35,7 @@ def prune_ranked(band, ranked, promoted, n, spare, work, views, now):
 
     O(rows + views).
     """
-    k, count = work.views.k, work.count
+    k, count = work.views.k, work.pane_rows
     _reset_counts(work, views, now)
     needy, held, out, i = _first_in_need(k), 0, np.uint64(0), 0
     for j in range(n):
@@ -80,7 +80,7 @@ def _reset_counts(work, n, now):
     """Start a walk: no view has a row yet, and those that end before `now` need none."""
     _, end, k = work.views
     for v in range(n):
-        work.count[v] = 0
+        work.pane_rows[v] = 0
         if end[v] < now:
             k[v] = 0
     k[n] = UNLIMITED  # so that a search for a view ends

@@ -127,12 +127,12 @@ def _count_needs(work, n, now):
     _, end, k = work.views
     most = above = 0
     for v in range(n):
-        above += work.count[v]
+        above += work.pane_rows[v]
     for v in range(n):
         k[v] &= -np.int64(end[v] >= now)  # a test would be a branch
         most = max(most, k[v] - above)
         work.place[v] = most
-        above -= work.count[v]
+        above -= work.pane_rows[v]
 
 
 @inplace

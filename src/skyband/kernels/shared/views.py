@@ -53,7 +53,7 @@ class ViewWork(NamedTuple):
     """The views of the group at work, and memory to count their rows and to merge them."""
 
     views: ViewColumns
-    count: np.ndarray  # rows by pane
+    pane_rows: np.ndarray  # how many rows of each pane
     place: np.ndarray  # numbers of the views after a merge
     steps: ViewColumns  # those between two rows
     limit: np.ndarray  # from so many views on they are merged
