@@ -171,7 +171,7 @@ def _wanted(table: pa.Table, query: sb.TopK) -> list[Any]:
             ends = [(end, max(0, end - window.size), end) for end in range(window.slide, len(rows) + 1, window.slide)]
         else:
             assert isinstance(window, sb.Sliding)
-            size_s, slide_s = (length // dt.timedelta(seconds=1) for length in (window.size, window.lengths["slide"]))
+            size_s, slide_s = (window.lengths[field] // 1_000_000 for field in ("size", "slide"))
             held = {
                 e
                 for _, at, _ in rows

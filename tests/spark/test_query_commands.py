@@ -22,7 +22,7 @@ from skyband.spark.bucket import Bucket
 from skyband.spark.commands import COMMAND
 from skyband.spark.pack import packer
 from skyband.spark.state import check, fingerprint
-from skyband.windows.watermark import MIN_TIME
+from skyband.windows import MIN_TIME
 
 LATE, BEGIN = 30, 1_700_000_000
 QUERIES = [

@@ -51,7 +51,7 @@ def compile_for_spark(query: TopK) -> None:
     from skyband.runtime.snapshot import dump, read, unwrite, write
     from skyband.spark.bucket import Bucket
     from skyband.spark.pack import packer
-    from skyband.windows.watermark import MIN_TIME
+    from skyband.windows import MIN_TIME
 
     tier.compile()
     spec = plan(query)

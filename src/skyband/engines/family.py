@@ -12,7 +12,7 @@ import numpy as np
 
 from skyband.errors import QueryError
 from skyband.query import Counting, Distance, Sliding, TopK, Weighted, Window
-from skyband.query.duration import format_duration, microseconds
+from skyband.query.duration import format_duration
 from skyband.windows import MIN_TIME, WindowAssigner
 
 UNBOUNDED = 1 << 62
@@ -104,7 +104,7 @@ class ReservedCapacity:
             msg = f"max_k and finest need time windows with a slide, got window={window!r}"
             raise QueryError(msg)
         for field, length in window.lengths.items():
-            if microseconds(length) % self.finest:
+            if length % self.finest:
                 finest = format_duration(self.finest)
                 msg = f"{field} must be a multiple of finest={finest!r}, got {format_duration(length)!r}"
                 raise QueryError(msg)

@@ -75,8 +75,9 @@ class FamilyOperator(Operator):
         self._next_end: int | None = None  # when the next window ends; None: not known
         query, schema = family.query, self._context.schema
         if query.time is not None and not family.counts:  # refuse windows that the time column cannot name
-            for window in {member.window for member in members}:
-                TimeType.of(replace(query, window=window), schema.field(query.time).type)
+            kind = TimeType.of(query, schema.field(query.time).type)
+            for member in members:
+                kind.check_window(member.window)
 
     @property
     def windows(self) -> Windows:

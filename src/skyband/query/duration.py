@@ -33,7 +33,7 @@ _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 _DIGITS = 100  # a number with more digits is out of range or finer than a microsecond
 _EXAMPLE = 'a number and a unit (us, ms, seconds, minutes, hours, days, weeks) such as "10 minutes"'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 
 
 def parse_duration(value: object, field: str, least: int | None = None) -> int:
@@ -49,7 +49,7 @@ def parse_duration(value: object, field: str, least: int | None = None) -> int:
     skyband.errors.QueryError: late must be a duration of at least 0 s, got '-1 s': write a number and a unit ...
     """
     if isinstance(value, timedelta):
-        micros = microseconds(value)
+        micros = value // MICROSECOND
     elif isinstance(value, str):
         micros = _read(value, field)
     else:
@@ -86,17 +86,6 @@ def _error(field: str, value: object, what: str, write: str = _EXAMPLE) -> Query
     return QueryError(f"{field} must be {what}, got {value!r:.200}: write {write}")
 
 
-def microseconds(length: timedelta) -> int:
-    """Convert a timedelta to whole microseconds.
-
-    Examples
-    --------
-    >>> microseconds(timedelta(seconds=2))
-    2000000
-    """
-    return length // _MICROSECOND
-
-
 def parse_instant(value: object, field: str) -> int:
     """Read a datetime or date (naive means UTC), ISO text, or an offset as microseconds since the epoch.
 
@@ -115,7 +104,7 @@ def parse_instant(value: object, field: str) -> int:
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return microseconds(aware - _EPOCH)
+        return (aware - _EPOCH) // MICROSECOND
     return parse_duration(value, field)
 
 
@@ -127,7 +116,7 @@ def format_duration(length: timedelta | int) -> str:
     >>> format_duration(timedelta(minutes=10)), format_duration(1)
     ('10 min', '1 us')
     """
-    micros = microseconds(length) if isinstance(length, timedelta) else length
+    micros = length // MICROSECOND if isinstance(length, timedelta) else length
     unit = next((u for u, n in reversed(MICROSECONDS.items()) if micros % n == 0), "us")
     return f"{micros // MICROSECONDS[unit]} {unit}"
 

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from skyband.errors import QueryError
-from skyband.query.duration import format_duration, parse_duration, parse_instant
+from skyband.query.duration import MICROSECOND, format_duration, parse_duration, parse_instant
 from skyband.query.limits import MAX_ROWS
 from skyband.query.validation import check_choice, check_integer
 
@@ -80,10 +80,10 @@ class Sliding:
         return frozenset({"slide"} if self.kind == "slide" else {"row", "every row"})
 
     @property
-    def lengths(self) -> dict[str, timedelta]:
-        """The lengths of time by field; a slide after every row has none."""
+    def lengths(self) -> dict[str, int]:
+        """The lengths by field, in microseconds; a slide after every row has none."""
         found = {"size": self.size, "slide": self.slide, "origin": self.origin}
-        return {name: length for name, length in found.items() if isinstance(length, timedelta)}
+        return {name: length // MICROSECOND for name, length in found.items() if isinstance(length, timedelta)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sliding) and self._fields() == other._fields()

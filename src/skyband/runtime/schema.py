@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 
 from skyband.errors import SchemaError, SourceError, nearest
 from skyband.query import RESERVED, Distance, Weighted
-from skyband.query.duration import MICROSECONDS, format_duration, microseconds
+from skyband.query.duration import MICROSECONDS, format_duration
 from skyband.query.expression import Expression
 from skyband.query.window import Sliding
 from skyband.runtime.arrow import check_storable, storage_type, to_storage
-from skyband.windows.watermark import TIME_LIMIT, check_watermark
+from skyband.windows import TIME_LIMIT, check_watermark
 
 if TYPE_CHECKING:
-    from skyband.query import TopK
+    from skyband.query import TopK, Window
 
 
 def check_schema(query: TopK, schema: pa.Schema) -> None:
@@ -145,17 +145,21 @@ class TimeType:
         else:
             msg = f"time={name!r} is {kind} and no time: give a timestamp, a date, or an integer with unit="
             raise SchemaError(msg)
-        window = query.window
-        whole = _DAY if pa.types.is_date64(kind) else per  # milliseconds, of which only whole days are dates
-        if isinstance(window, Sliding):
-            for field, length in window.lengths.items():
-                if microseconds(length) % whole:
-                    msg = (
-                        f"{field} must be a multiple of {format_duration(whole)}, the unit of time={name!r} ({kind}), "
-                        f"got {format_duration(length)!r}: write a multiple, or use a finer time column"
-                    )
-                    raise SchemaError(msg)
-        return cls(kind, per, parts, name or "")
+        found = cls(kind, per, parts, name or "")
+        found.check_window(query.window)
+        return found
+
+    def check_window(self, window: Window) -> None:
+        """Raise if windows begin or end between two times of the column."""
+        # date64 counts milliseconds, of which only whole days are dates
+        whole = _DAY if pa.types.is_date64(self.type) else self.per
+        for field, length in window.lengths.items() if isinstance(window, Sliding) else ():
+            if length % whole:
+                msg = (
+                    f"{field} must be a multiple of {format_duration(whole)}, the unit of time={self.name!r} "
+                    f"({self.type}), got {format_duration(length)!r}: write a multiple, or use a finer time column"
+                )
+                raise SchemaError(msg)
 
     def micros(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the column as microseconds, and where it is NULL (None: nowhere)."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from skyband.errors import QueryError, SchemaError
 from skyband.operators.plan import plan_operators
 from skyband.query import Sliding, TopK
+from skyband.query.duration import format_duration
 from skyband.spark.buckets import bucket_keys
 from skyband.spark.commands import COMMAND
 from skyband.spark.pack import BLOCK, FILE, TIE, broadcast, in_utc, map_rows, packer
@@ -355,8 +356,9 @@ def _check_watermark(df: DataFrame, query: TopK) -> None:
         raise SchemaError(msg)
     assert isinstance(query.window, Sliding)
     for field, length in query.window.lengths.items():
-        if length.microseconds % 1000:
-            msg = f"{field} must be a whole number of milliseconds, in which Spark's watermark counts, got {length}"
+        if length % 1000:
+            given = format_duration(length)
+            msg = f"{field} must be a whole number of milliseconds, in which Spark's watermark counts, got {given!r}"
             raise SchemaError(msg)
 
 

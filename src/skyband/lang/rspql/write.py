@@ -15,8 +15,6 @@ from skyband.query.monotone import split_filters
 from skyband.query.validation import invalid
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from skyband.lang.services import Remote
     from skyband.query import Sliding, TopK
     from skyband.query.expression import Tree
@@ -135,7 +133,7 @@ def _select_list(statement: Statement, score: str) -> str:
     return " ".join(f"({score} AS {_variable(alias)})" if name == "score" else _variable(name) for name, alias in named)
 
 
-def _duration(length: timedelta) -> str:
+def _duration(length: int) -> str:
     number, unit = format_duration(length).split()
     if unit == "w":
         return f"{int(number) * 7}d"

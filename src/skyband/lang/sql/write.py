@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from skyband.errors import QueryError
 from skyband.lang.statement import Statement
-from skyband.query.duration import MICROSECONDS, microseconds
+from skyband.query.duration import MICROSECONDS
 from skyband.query.trees import dialect, quote_name
 from skyband.query.validation import invalid
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from skyband.query import Sliding, TopK
 
 _UNITS = (("DAY", "d"), ("HOUR", "h"), ("MINUTE", "min"), ("SECOND", "s"))
@@ -134,8 +132,7 @@ def _select_list(statement: Statement, total: str) -> str:
     return ", ".join(words)
 
 
-def _interval(length: timedelta) -> str:
-    micros = microseconds(length)
+def _interval(micros: int) -> str:
     for unit, short in _UNITS:
         if micros % MICROSECONDS[short] == 0:
             return f"INTERVAL '{micros // MICROSECONDS[short]}' {unit}"
