@@ -530,6 +530,20 @@ def test_queries_of_a_workload_answer_as_each_alone(rows, changes):
         assert lists(said, "score", "user", "t") == lists(sb.run(one, stream(rows)), "score", "user", "t")
 
 
+def test_a_workload_without_answers_has_the_columns_of_all_queries():
+    tables = {name: Memory({"user": [1], name: [3]}, key="user") for name in "yz"}
+    counts = {"y": {}, "z": {"n": "count(*)"}}
+    queries = [
+        query(9, 9, sb.Join(table, on="user", columns=[name], aggregates=counts[name]), by=f"x + {name}")
+        for name, table in tables.items()
+    ]
+    rows = {"t": [1], "user": [1], "x": [1]}
+    found, none = (sb.run(queries, {**rows, "x": pa.array(x, pa.int64())}) for x in ([1], [None]))
+    assert found.num_rows == 2
+    assert none.num_rows == 0
+    assert none.schema == found.schema
+
+
 def test_a_workload_spends_one_budget_at_a_moment():
     table = Memory({"user": list(range(20)), "y": list(range(20))}, "user")
     join = sb.Join(table, on="user", columns=["y"], refresh=sb.Refresh("top", budget=3))

@@ -267,6 +267,12 @@ def test_bad_sources_and_engines_say_what_to_write():
     assert "ties by p" in str(sb.explain(board("count(*)")))
 
 
+def test_the_peak_counts_totals_before_their_windows_close():
+    query = sb.TopK(k=2, of="p", by="count(*)", window=sb.Sliding("4 s", "2 s"), time="t", unit="s")
+    _, stats = sb.run(query, {"t": [1, 2, 3, 7, 20], "p": [1, 2, 3, 1, 1]}, stats=True)
+    assert stats.peak_candidates >= 3
+
+
 def ranked(rows, by, k, *, ascending=False):
     """The list of all time: (rank, score, key)."""
     inside = {}

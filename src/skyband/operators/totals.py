@@ -184,8 +184,8 @@ class Totals:
 
     def advance(self, upto: int) -> Answers:
         """The lists of all windows that end by `upto`."""
+        self.peak = max(self.peak, self._count - int(self.marks[LOW]))  # before windows close and totals go
         lists, rows, score = close(self._used(), self.cells, self.boards, self.marks, upto, self._clock, self._shape())
-        self.peak = max(self.peak, self._count - int(self.marks[LOW]))
         arrivals = self.query.emit == "arrivals"
         first = np.append(lists[3], rows.shape[1])
         return Answers(

@@ -213,7 +213,8 @@ class Pipeline:
 
     def empty(self) -> pa.Table:
         """Return a result without rows."""
-        return self.runners[0].writer.empty(self.names)
+        tables = [runner.writer.empty(self.names) for runner in self.runners]
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
 
     def _merged(self, found: list[tuple[OperatorRunner, pa.Table]]) -> pa.Table | None:
         """Return the results of all operators as one table, by the end of their windows, then by query."""
@@ -221,7 +222,7 @@ class Pipeline:
             return None
         tables = [table for _, table in found]
         if len({tuple(runner.columns.extra) for runner in self.runners}) > 1:  # all columns in every table
-            tables = [*(runner.writer.empty(self.names) for runner in self.runners), *tables]
+            tables = [self.empty(), *tables]
         ordered = all(runner is found[0][0] for runner, _ in found) and not found[0][0].operator.mixes_ends
         if ordered and len(tables) < 2:
             return tables[0]
