@@ -666,3 +666,22 @@ def test_a_query_whose_bounds_have_passed_may_still_be_updated():
     next(answers)
     assert workload.update("b", k=2).exact_from == 120
     assert {name for said in answers for name in said["query"].to_pylist()} == {"a"}
+
+
+def test_late_rows_are_counted_over_families_that_come_and_go():
+    def one(by):
+        return sb.TopK(k=1, by=by, window=sb.Tumbling("2 s"), time="t", unit="s", name=by)
+
+    def batches():
+        yield {"t": [1, 9], "x": [1, 1], "y": [1, 1]}
+        yield {"t": [3], "x": [1], "y": [1]}
+        workload.add(one("y"))
+        workload.remove("x")
+        yield {"t": [19, 4], "x": [1, 1], "y": [1, 1]}
+        yield {"t": [5, 6], "x": [1, 1], "y": [1, 1]}
+
+    workload = sb.Workload([one("x")])
+    with sb.stream(workload, batches()) as stream:
+        for _ in stream:
+            pass
+        assert stream.stats.late_rows == 4

@@ -34,7 +34,7 @@ def upgrade(saved: Mapping[str, Any], engine: str, spec: OperatorSpec) -> dict[s
 
 
 def _stream(watermark: int, newest: int, upcoming: int, ahead: int) -> np.ndarray:
-    return np.array([watermark, newest, upcoming, 1, ahead, 0, 0], np.int64)
+    return np.array([watermark, newest, upcoming, 1, ahead, 0, 0, 0], np.int64)
 
 
 def _runner(saved: Mapping[str, Any], *, late: int, upcoming: int, step: int = 0) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skyband.runtime.stats import Stats
 
 _SPARE_ROWS = 1 << 16  # rows that may pile up before those that nobody needs are dropped
-_COLUMNS = {"stream": typed_column("i8", 7), "row_ids": typed_column("i8", "rows", low=0)}
+_COLUMNS = {"stream": typed_column("i8", 8), "row_ids": typed_column("i8", "rows", low=0)}
 
 
 class OutOfOrderError(Exception):
@@ -69,7 +69,7 @@ class Pipeline:
         self.finished = False
         self._kept = 0  # rows in the store when it was last cleaned
         self._results: list[pa.Table] = []  # tables that were computed before they were asked for
-        self._counters = {"rows": 0, "without_time": 0}
+        self._counters = {"rows": 0, "without_time": 0, "late_rows": 0}
         self._closed: list[tuple[OperatorSpec, dict[str, int]]] = []  # counters of operators that are gone
         self._peak = 0
         self.changes: object = None  # lets queries in and out, and lives as long as the pipeline
@@ -117,7 +117,7 @@ class Pipeline:
             if not taken.all():
                 kept = np.flatnonzero(taken)
                 places, time = (kept if places is None else places[kept]), time[kept]
-        row_id = self._store(rows)
+        row_id, late = self._store(rows), 0
         for runner, closed_until in zip(self.runners, closed, strict=True):
             columns = runner.spec.columns
             # a table without columns forgets how many rows it has
@@ -125,11 +125,13 @@ class Pipeline:
             mine, when = places, time
             on_time = runner.admit(time, closed_until) if self.timed else None
             if on_time is not None:
+                late = max(late, len(time) - len(on_time))  # of nested sets, the largest
                 mine, when = (on_time if places is None else places[on_time]), time[on_time]
             if mine is not None:
                 needed = take_rows(needed, mine)
             ids = row_id if mine is None else row_id[mine]
             runner.begin(runner.spec.prepare(needed, ids, when, runner.groups), closed_until)
+        self._counters["late_rows"] += late
 
     def accept(self, inputs: Mapping[str, Sequence[pa.Table]], watermark: int) -> Iterator[pa.Table]:
         """Take what has travelled to the one operator, with the watermark that holds as the batch begins."""
