@@ -2,10 +2,10 @@
 
 The wheel contains `src/skyband`; all figures are about its Python files.
 
-EmittedRows
+Lines
     Code lines have no docstring, comment or blank. Every string that stands alone as a statement is a docstring.
 Functions
-    EmittedRows from `def` to the end without the own docstring; nested functions and methods count too. A kernel is any
+    Lines from `def` to the end without the own docstring; nested functions and methods count too. A kernel is any
     function in `kernels/`.
 Files a row passes
     The files in which a function is called while a small stream is answered, the files of `kernels/` counted as one.
@@ -187,8 +187,7 @@ def trace_files(name: str, source: Path) -> set[str]:
             [*command, "--log", str(log)], env=environment, cwd=folder, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            msg = f"the stream of {name!r} failed:\n{done.stderr[-3000:]}"
-            raise SystemExit(msg)
+            raise SystemExit(f"the stream of {name!r} failed:\n{done.stderr[-3000:]}")
         return set(log.read_text(encoding="utf-8").split())
 
 

@@ -286,8 +286,7 @@ def _wait(ready: Callable[[], bool], seconds: float, what: str) -> None:
     until = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > until:
-            msg = f"{what} did not come up"
-            raise TimeoutError(msg)
+            raise TimeoutError(f"{what} did not come up")
         time.sleep(0.05)
 
 

@@ -91,5 +91,4 @@ else:
             from skyband.view.view import View
 
             return View
-        msg = f"module 'skyband' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'skyband' has no attribute {name!r}")

@@ -136,15 +136,15 @@ def _lists(table: pa.Table, by: str, prefix: str, per: list[str]) -> dict[object
     end, rank = prefix + "window_end", prefix + "rank"
     for name in (end, rank, by, *per):
         if name not in table.column_names:
-            msg = f"the answers have no column {name!r}: {nearest(name, table.column_names)}"
-            raise SchemaError(msg)
+            raise SchemaError(f"the answers have no column {name!r}: {nearest(name, table.column_names)}")
     lists: dict[object, list[Hashable]] = {}
     before: tuple[object, ...] | None = None
     ordered = table.select([end, *per, rank, by]).sort_by([(name, "ascending") for name in (end, *per, rank)])
     for *window, place, item in zip(*(column.to_pylist() for column in ordered.columns), strict=True):
         if (*window, place) == before:
-            msg = f'a rank must occur once in a window, got {place} twice: name the group columns, such as per=["city"]'
-            raise SchemaError(msg)
+            raise SchemaError(
+                f'a rank must occur once in a window, got {place} twice: name the group columns, such as per=["city"]'
+            )
         before = (*window, place)
         lists.setdefault(window[0] if not per else tuple(window), []).append(item)
     return lists

@@ -210,8 +210,7 @@ def check_watermark(micros: int, given: object) -> int:
     5000000
     """
     if abs(micros) > TIME_LIMIT:
-        msg = f"watermark must be at most {TIME_LIMIT:,} microseconds from 1970, got {given!r}"
-        raise SourceError(msg)
+        raise SourceError(f"watermark must be at most {TIME_LIMIT:,} microseconds from 1970, got {given!r}")
     return micros
 
 

@@ -113,8 +113,9 @@ def run(  # noqa: PLR0913 - all that can be set
         whole = concat_results(execution.tables(progress=progress), promote)
     pipeline = execution.pipeline
     if pipeline is None:
-        msg = "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
-        raise SourceError(msg)
+        raise SourceError(
+            "the source yielded no batch, so its columns are unknown: give at least one, which may be empty"
+        )
     counts = pipeline.stats
     whole = execution.empty() if whole is None else whole
     whole = whole.replace_schema_metadata({METADATA: json.dumps(counts.as_dict()).encode()})

@@ -63,11 +63,11 @@ def compare(
     from skyband.operators.lookup_join.policies import Oracle
 
     if not isinstance(query, TopK) or query.join is None:
-        msg = "compare needs a query with join=: write sb.TopK(..., join=sb.Join(...))"
-        raise QueryError(msg)
+        raise QueryError("compare needs a query with join=: write sb.TopK(..., join=sb.Join(...))")
     if isinstance(source, Iterator):
-        msg = "source is an iterator, which only one policy could read: give a path, a table or a list of batches"
-        raise SourceError(msg)
+        raise SourceError(
+            "source is an iterator, which only one policy could read: give a path, a table or a list of batches"
+        )
     chosen: list[Any] = [*([policies] if isinstance(policies, str) else policies), Oracle()]
     joins = [replace(query.join, refresh=replace(query.join.refresh, policy=policy)) for policy in chosen]
     between = (

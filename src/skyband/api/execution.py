@@ -60,10 +60,9 @@ class Execution:
             query, source = self._statement.query, self._statement.rows(source)
         if not isinstance(query, TopK):
             given = type(query).__name__
-            msg = (
+            raise QueryError(
                 f"query must be a query, a list of queries or a sb.Workload, got {given}: write sb.TopK(k=..., by=...)"
             )
-            raise QueryError(msg)
         self.query, self.options, self._between = query, options, between
         self._any_engine, self.engine = engine == "auto", choose(query, engine).engine
         self._late = None if late is None else parse_duration(late, "late", least=0)
@@ -111,11 +110,10 @@ class Execution:
         except OutOfOrderError:
             if not self._resumed:
                 raise
-            msg = (
+            raise SourceError(
                 "rows of a resumed stream must not be older than those of its snapshot, which was taken of a source in "
                 "order of time: give the rows after them, or write late= before and after the snapshot"
-            )
-            raise SourceError(msg) from None
+            ) from None
         if self.pipeline is not None:
             yield from map(self._select, self.pipeline.finish())
 
@@ -175,8 +173,9 @@ class Execution:
         if isinstance(watermark, int) and kind is not None:
             return kind.watermark(watermark)
         if isinstance(watermark, str) and not watermark.strip()[:4].isdigit():
-            msg = f"watermark={watermark!r} is not a moment: give a time of the type of {self.query.time!r}"
-            raise SourceError(msg)
+            raise SourceError(
+                f"watermark={watermark!r} is not a moment: give a time of the type of {self.query.time!r}"
+            )
         return check_watermark(parse_instant(watermark, "watermark"), watermark)
 
     # ------------------------------------------------------------ snapshots
@@ -189,8 +188,9 @@ class Execution:
         if pipeline is None:  # no row has come
             return dump({}, {"query": self._fingerprint(), "stream": {}})
         if pipeline.finished:
-            msg = "a snapshot must be taken before the source ends, whose end has closed all windows: take it earlier"
-            raise SnapshotError(msg)
+            raise SnapshotError(
+                "a snapshot must be taken before the source ends, whose end has closed all windows: take it earlier"
+            )
         stored, runners = self._stored(pipeline)
         saved = pipeline.snapshot(runners)
         stored["sorted_input"] = pipeline.sorted_input
@@ -214,23 +214,24 @@ class Execution:
         from skyband.runtime.snapshot import fingerprint_changes, read, refusing, table_of
 
         if not isinstance(snapshot, bytes):
-            msg = f"resume must be the bytes that Stream.snapshot() returned, got {type(snapshot).__name__}"
-            raise SnapshotError(msg)
+            raise SnapshotError(
+                f"resume must be the bytes that Stream.snapshot() returned, got {type(snapshot).__name__}"
+            )
         header, saved = read(snapshot, "resume must be an undamaged snapshot", "use an older one, or leave resume= out")
         if "stream" not in header:
-            msg = "resume must be what Stream.snapshot() returned, got the state of a view or of a query on Spark"
-            raise SnapshotError(msg)
+            raise SnapshotError(
+                "resume must be what Stream.snapshot() returned, got the state of a view or of a query on Spark"
+            )
         with refusing():
             if self._any_engine:
                 self.engine = header["query"]["engine"]
             changed = fingerprint_changes(header["query"], self._fingerprint())
             if changed:
                 what = changed.get("queries") or "; ".join(changed.values())
-                msg = (
+                raise SnapshotError(
                     f"resume must be a snapshot of this query, got that of another: {what}. Write the query as it was, "
                     f"or leave resume= out"
                 )
-                raise SnapshotError(msg)
             stored = header["stream"]
             if "schema" not in saved:
                 return

@@ -86,8 +86,9 @@ def _missing_command(name: str) -> Any:
 
     @app.command(name, add_help_option=False, context_settings=anything)
     def missing() -> None:
-        msg = f"`skyband {name}` needs the package skyband-lab: run `make env` or `pip install ./lab` in a checkout"
-        raise ImportError(msg)
+        raise ImportError(
+            f"`skyband {name}` needs the package skyband-lab: run `make env` or `pip install ./lab` in a checkout"
+        )
 
     return typer.main.get_command(app)
 

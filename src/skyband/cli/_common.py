@@ -185,11 +185,11 @@ def _read_text(text: str) -> tuple[str | None, str]:
     try:
         return text, path.read_text(encoding="utf-8")
     except OSError as error:
-        msg = f"{text!r} cannot be read: {error.strerror}; give a file, - for stdin, or the text in quotes"
-        raise SourceError(msg) from None
+        raise SourceError(
+            f"{text!r} cannot be read: {error.strerror}; give a file, - for stdin, or the text in quotes"
+        ) from None
     except UnicodeDecodeError:
-        msg = f"{text!r} must be UTF-8: save it as UTF-8"
-        raise SourceError(msg) from None
+        raise SourceError(f"{text!r} must be UTF-8: save it as UTF-8") from None
 
 
 # ---------------------------------------------------------------- signals

@@ -141,8 +141,7 @@ def run_queries(spark: SparkSession, job: Job) -> DataFrame:
     from skyband.spark.session import column
 
     if job.sink.mode != "append":
-        msg = f"the mode of the sink must be append, since answers are final, got {job.sink.mode!r}"
-        raise QueryError(msg)
+        raise QueryError(f"the mode of the sink must be append, since answers are final, got {job.sink.mode!r}")
     queries: Any = job.queries if len(job.queries) > 1 else job.queries[0]
     checkpoint = None if job.checkpoint is None else job.checkpoint.get()
     df = read_source(spark, job).transform(top_k(queries, early=job.early, checkpoint=checkpoint))

@@ -115,8 +115,7 @@ def _require_spark() -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         missing = MissingLibraryError.of("skyband demo", "pyspark")
-        msg = f"{missing}, or see it without Spark: skyband demo --in-process"
-        raise MissingLibraryError(msg) from error
+        raise MissingLibraryError(f"{missing}, or see it without Spark: skyband demo --in-process") from error
 
 
 class _WindowReader:

@@ -57,12 +57,12 @@ def explain(
 
     if text is not None:
         if by is not None or window is not None or rows is not None:
-            msg = "the query must be given by a text or by options, got both: omit --by, --window and --rows"
-            raise QueryError(msg)
+            raise QueryError(
+                "the query must be given by a text or by options, got both: omit --by, --window and --rows"
+            )
         queries = [statement.query for statement in parse_text(text).statements]
     elif by is None:
-        msg = "a query is missing: give a file, or --by and --window, such as --by price --rows 1000/100"
-        raise QueryError(msg)
+        raise QueryError("a query is missing: give a file, or --by and --window, such as --by price --rows 1000/100")
     else:
         queries = [
             TopK(
@@ -115,12 +115,10 @@ def parse_window(window: str | None, rows: str | None) -> Sliding | Counting:
         size, _, slide = (part.strip() for part in window.partition("/"))
         return Sliding(size, slide or size)
     if window is not None or rows is None:
-        msg = 'a query must have one window: write --window "10 minutes/1 minute" or --rows 1000/100'
-        raise QueryError(msg)
+        raise QueryError('a query must have one window: write --window "10 minutes/1 minute" or --rows 1000/100')
     try:
         return Counting(*(int(part) for part in rows.split("/", 1)))
     except ValueError as error:
         if isinstance(error, QueryError):
             raise
-        msg = f"rows must be a size and a slide such as 1000/100, got {rows!r}"
-        raise QueryError(msg) from None
+        raise QueryError(f"rows must be a size and a slide such as 1000/100, got {rows!r}") from None

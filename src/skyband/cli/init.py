@@ -81,8 +81,7 @@ def init(
     from skyband.lang.yaml_node import read_yaml
 
     if str(file) != "-" and file.exists() and not force:
-        msg = f"file={str(file)!r} exists: add --force to overwrite it, or give another name"
-        raise QueryError(msg)
+        raise QueryError(f"file={str(file)!r} exists: add --force to overwrite it, or give another name")
     given = {
         "name": name, "kind": source, "path": path, "url": url, "topic": topic, "schema": schema,
         "time": time, "by": by, "k": k, "window": window, "per": ", ".join(per or []) or None, "late": late,
@@ -137,12 +136,10 @@ def _check(options: PipelineOptions) -> None:
     required = ("path",) if options.kind in _FILES else () if options.kind == "rate" else ("url", "topic", "schema")
     for field in required:
         if not getattr(options, field):
-            msg = f"--source {options.kind} needs --{field}: add it"
-            raise QueryError(msg)
+            raise QueryError(f"--source {options.kind} needs --{field}: add it")
     defaults = {field.name: field.default for field in fields(options)}
     if options.kind != "rate" and options.by == defaults["by"]:
-        msg = f"--source {options.kind} needs --by, the score of a row: add --by price"
-        raise QueryError(msg)
+        raise QueryError(f"--source {options.kind} needs --by, the score of a row: add --by price")
 
 
 # ---------------------------------------------------------------- columns

@@ -68,8 +68,7 @@ def parse_functions(texts: list[str]) -> dict[str, str]:
     for text in texts:
         signature, sign, body = text.partition("=")
         if not sign or not body.strip():
-            msg = f'function must have the form "F(m, f) = m + f", got {text!r}'
-            raise QueryError(msg)
+            raise QueryError(f'function must have the form "F(m, f) = m + f", got {text!r}')
         found[signature.strip()] = body.strip()
     return found
 

@@ -81,8 +81,7 @@ def parse_cost(text: str, field: str) -> float:
             if 0 < value < 1e9:
                 return value
             break
-    msg = f"{field} must be a number with ns, us, ms or s, such as 400ms, got {text!r}"
-    raise QueryError(msg)
+    raise QueryError(f"{field} must be a number with ns, us, ms or s, such as 400ms, got {text!r}")
 
 
 def format_cost(cost: float) -> str:

@@ -54,18 +54,18 @@ class AnswerColumns(NamedTuple):
         prefix = "" if start is None else start.removesuffix("window_start")
         end, rank, score, change = (prefix + name for name in ("window_end", "rank", "score", "_change_type"))
         if start is None or not {end, rank, score} <= set(names) or change in names:
-            msg = (
+            raise DashboardError(
                 "a table of answers must have the columns window_start, window_end, ..., rank, score, ... of a query "
                 f'with emit="answers", got {", ".join(names)}'
             )
-            raise DashboardError(msg)
         query, final = prefix + "query", prefix + "final"
         per = tuple(n for n in names[names.index(end) + 1 : names.index(rank)] if n not in (query, final))
         if shared:
             per = (query, *per)
             if query not in names:
-                msg = f"answers without a name must have the column {query!r}: add it, or name the query"
-                raise DashboardError(msg)
+                raise DashboardError(
+                    f"answers without a name must have the column {query!r}: add it, or name the query"
+                )
         own = tuple(n for n in names[names.index(score) + 1 :] if n not in (query, final))
         return cls(start, end, per, rank, score, own)
 

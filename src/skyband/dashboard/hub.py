@@ -96,8 +96,7 @@ class Hub:
 
     def __init__(self, *, history: int = 120, memory: int = 256 << 20) -> None:
         if history < 1 or memory < 1:
-            msg = f"history and memory must be positive, got history={history}, memory={memory}"
-            raise DashboardError(msg)
+            raise DashboardError(f"history and memory must be positive, got history={history}, memory={memory}")
         self.instance = time.time()  # tells a page that the run has been restarted
         self.history, self.memory = history, memory
         self.state = "running"  # or "ended", "failed"
@@ -124,8 +123,7 @@ class Hub:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
-            msg = f"answers must be a pyarrow.Table, got {type(table).__name__}"
-            raise DashboardError(msg)
+            raise DashboardError(f"answers must be a pyarrow.Table, got {type(table).__name__}")
         if not table.num_rows:
             return
         with self._lock:
@@ -241,8 +239,7 @@ class Hub:
 
 def _check_name(query: object) -> str:
     if not isinstance(query, str) or not query or len(query) > 200:
-        msg = f"query must be a string of 1 to 200 characters, got {query!r}"
-        raise DashboardError(msg)
+        raise DashboardError(f"query must be a string of 1 to 200 characters, got {query!r}")
     return query
 
 
@@ -266,14 +263,14 @@ def check_metrics(values: Mapping[str, float | None]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, value in values.items():
         if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
-            msg = f"the name of a metric must have lower-case letters, digits and underscores, got {name!r}"
-            raise DashboardError(msg)
+            raise DashboardError(
+                f"the name of a metric must have lower-case letters, digits and underscores, got {name!r}"
+            )
         if value is None:
             continue
         number = value.item() if hasattr(value, "item") else value  # of NumPy
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            msg = f"{name} must be a number, got {value!r}"
-            raise DashboardError(msg)
+            raise DashboardError(f"{name} must be a number, got {value!r}")
         if math.isfinite(number):
             found[name] = number
     return found

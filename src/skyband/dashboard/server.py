@@ -106,8 +106,9 @@ class Dashboard:
         try:
             config.load()
         except (OSError, ValueError) as error:
-            msg = f"tls must be the files of a certificate and its key, got {list(map(str, self._tls or ()))} ({error})"
-            raise DashboardError(msg) from None
+            raise DashboardError(
+                f"tls must be the files of a certificate and its key, got {list(map(str, self._tls or ()))} ({error})"
+            ) from None
         bound = self._bind()
         self.port = bound.getsockname()[1]
         self._server = uvicorn.Server(config)
@@ -120,8 +121,7 @@ class Dashboard:
             time.sleep(0.005)
         if not self._server.started:
             self.stop()
-            msg = f"the dashboard did not start on {self.url}: try another port"
-            raise DashboardError(msg)
+            raise DashboardError(f"the dashboard did not start on {self.url}: try another port")
         return self
 
     def stop(self) -> None:
@@ -146,28 +146,29 @@ class Dashboard:
             )[0]
             bound = socket.socket(family, kind, proto)
         except OSError as error:
-            msg = f"host must be an address of this machine, got {self.host!r} ({error.strerror}): write 127.0.0.1"
-            raise DashboardError(msg) from None
+            raise DashboardError(
+                f"host must be an address of this machine, got {self.host!r} ({error.strerror}): write 127.0.0.1"
+            ) from None
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(address)
         except OSError as error:
             bound.close()
-            msg = f"port={self.port} of {self.host} is not free ({error.strerror}): choose another, or 0 for a free one"
-            raise DashboardError(msg) from None
+            raise DashboardError(
+                f"port={self.port} of {self.host} is not free ({error.strerror}): choose another, or 0 for a free one"
+            ) from None
         return bound
 
 
 def _check_access(host: str, port: int, token: str | None, tls: object) -> None:
     if not isinstance(port, int) or not 0 <= port < 1 << 16:
-        msg = f"port must be an integer from 0 (a free one) to 65535, got {port!r}"
-        raise DashboardError(msg)
+        raise DashboardError(f"port must be an integer from 0 (a free one) to 65535, got {port!r}")
     if token is not None and len(token) < 16:
-        msg = f"token must have at least 16 characters, got {len(token)}: use secrets.token_urlsafe()"
-        raise DashboardError(msg)
+        raise DashboardError(f"token must have at least 16 characters, got {len(token)}: use secrets.token_urlsafe()")
     if not is_loopback(host) and (token is None or tls is None):
-        msg = f"host={host!r} can be reached by others, so it needs token= and tls=: give both, or use 127.0.0.1"
-        raise DashboardError(msg)
+        raise DashboardError(
+            f"host={host!r} can be reached by others, so it needs token= and tls=: give both, or use 127.0.0.1"
+        )
 
 
 def _uvicorn() -> Any:
@@ -175,6 +176,5 @@ def _uvicorn() -> Any:
         import fastapi  # noqa: F401 - the application needs it
         import uvicorn
     except ImportError:
-        msg = 'the dashboard needs FastAPI and uvicorn: pip install "skyband[dashboard]"'
-        raise DashboardError(msg) from None
+        raise DashboardError('the dashboard needs FastAPI and uvicorn: pip install "skyband[dashboard]"') from None
     return uvicorn

@@ -135,8 +135,9 @@ def buffer_span(query: TopK, buffer: object) -> int:
             return min(_DEFAULT_BUFFER, most)
         rows = check_integer("buffer", buffer, 1, MAX_ROWS)
         if rows > most:
-            msg = f"buffer must be at most half of the {size} rows of the window, got {rows}: write at most {most}"
-            raise QueryError(msg)
+            raise QueryError(
+                f"buffer must be at most half of the {size} rows of the window, got {rows}: write at most {most}"
+            )
         return rows
     if buffer is None:
         return max(size // 20, 1)
@@ -144,11 +145,10 @@ def buffer_span(query: TopK, buffer: object) -> int:
         raise invalid("buffer", "be a length of time", buffer, repr(format_duration(max(size // 20, 1))))
     length = parse_duration(buffer, "buffer")
     if not 0 < length <= most:
-        msg = (
+        raise QueryError(
             f"buffer must be above zero and at most half the window's {format_duration(size)}, got {buffer!r}: "
             f'write at most "{format_duration(max(size // 2, 1))}"'
         )
-        raise QueryError(msg)
     return length
 
 
@@ -273,8 +273,9 @@ class ArrivalEngine(OneGroupEngine):
     def _restore(self, resume: Mapping[str, np.ndarray]) -> None:
         saved = validate(resume, _COLUMNS)
         if not np.array_equal(saved["rules"], self._rules) or saved["num"][K] != self._k:
-            msg = "the snapshot is of another query, or of other options: resume with those it was made with"
-            raise SnapshotError(msg)
+            raise SnapshotError(
+                "the snapshot is of another query, or of other options: resume with those it was made with"
+            )
         self.buffer = Rows(*(saved[f"buffer_{name}"] for name in Rows._fields))
         require(self._filtered or not len(self.buffer.id), "there are rows in a buffer that it has not")
         require(np.diff(self.buffer.time) >= 0, "its buffer is in no order of time")

@@ -98,16 +98,13 @@ class ReservedCapacity:
     def check(self, k: int, window: Window) -> None:
         """Raise unless a query with this k and window fits."""
         if k > self.k:
-            msg = f"k must be at most max_k={self.k}, got {k}: start a new stream with a larger max_k"
-            raise QueryError(msg)
+            raise QueryError(f"k must be at most max_k={self.k}, got {k}: start a new stream with a larger max_k")
         if not isinstance(window, Sliding) or window.kind == "row":
-            msg = f"max_k and finest need time windows with a slide, got window={window!r}"
-            raise QueryError(msg)
+            raise QueryError(f"max_k and finest need time windows with a slide, got window={window!r}")
         for field, length in window.lengths.items():
             if length % self.finest:
                 finest = format_duration(self.finest)
-                msg = f"{field} must be a multiple of finest={finest!r}, got {format_duration(length)!r}"
-                raise QueryError(msg)
+                raise QueryError(f"{field} must be a multiple of finest={finest!r}, got {format_duration(length)!r}")
 
 
 @dataclass(frozen=True)

@@ -257,8 +257,7 @@ class GridEngine(OneGroupEngine):
     def _check_restored(self, saved: Mapping[str, np.ndarray], rows: int) -> None:
         """Raise unless a snapshot is of these targets, and its numbers fit so many rows."""
         if not np.array_equal(saved["aims"], np.concatenate(self._targets.aims)):
-            msg = "the snapshot is of other queries: resume with those it was made with"
-            raise SnapshotError(msg)
+            raise SnapshotError("the snapshot is of other queries: resume with those it was made with")
         state = saved["state"]
         require(state[FIRST] >= 0 and state[NEXT] - state[FIRST] == rows, "state counts other rows than there are")
         check_progress(state[DONE], counts=self._assigner.counts)

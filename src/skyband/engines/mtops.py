@@ -326,11 +326,10 @@ class MTopSEngine(OneGroupEngine):
         longest = max((clock.size for clock in self._clocks), default=0)
         shortest = min((clock.slide for clock in self._clocks), default=1)
         if longest // shortest > _MAX_MOMENTS:
-            msg = (
+            raise QueryError(
                 f"mtoplist and mtopband open a view for every window: the longest size must be at most "
                 f"{_MAX_MOMENTS:,} times the shortest slide, got {longest // shortest:,} times: write engine='sweep'"
             )
-            raise QueryError(msg)
 
     def advance(self, arrivals: Objects, upto: int | np.ndarray, moved: np.ndarray | None = None) -> Answers:  # noqa: ARG002
         """Take `arrivals`, then close every window that ends by `upto`."""
@@ -434,8 +433,9 @@ class MTopSEngine(OneGroupEngine):
             self._begin(done)
         self._done = done
         if self._store.state[COUNT] != len(rows.id):
-            msg = f"{self._store.state[COUNT]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
-            raise SnapshotError(msg)
+            raise SnapshotError(
+                f"{self._store.state[COUNT]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
+            )
         self.peak = self._store.state[PEAK] = peak
 
     def bytes(self) -> int:
@@ -448,8 +448,7 @@ def check_lists(family: QueryFamily) -> None:
     """Raise unless there is memory for the k best rows of every view that may be open at once."""
     lists = sum(member.k * member.clock.ratio for member in family.members)
     if lists > _MAX_LISTS:
-        msg = (
+        raise QueryError(
             f"engine='mtopband' keeps k rows of every open window: these must be at most {_MAX_LISTS:,}, "
             f"got {lists:,}: write engine='sweep'"
         )
-        raise QueryError(msg)

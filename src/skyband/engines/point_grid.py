@@ -216,8 +216,9 @@ class PointGrid(GridEngine):
         self._check_restored(saved, count)
         for name in ("k", "fill", "most", "cut"):
             if not np.array_equal(saved[f"list_{name}"], getattr(lists, name)):
-                msg = "the snapshot is of another engine, or of other k: resume with those it was made with"
-                raise SnapshotError(msg)
+                raise SnapshotError(
+                    "the snapshot is of another engine, or of other k: resume with those it was made with"
+                )
         require(saved["state"][[PEAK, SEARCHES]] >= 0, "state has a value that it cannot have")
         require(np.diff(saved["time"]) >= 0, "its rows are in no order of time")
         self._check_lists(saved)

@@ -104,8 +104,7 @@ class Registry(Mapping[str, EngineEntry]):
     def register(self, entry: EngineEntry) -> None:
         """Add an engine, behind all others; its name must be new."""
         if entry.name in self._entries:
-            msg = f"name must be new, got {entry.name!r}, which is an engine: choose another name"
-            raise QueryError(msg)
+            raise QueryError(f"name must be new, got {entry.name!r}, which is an engine: choose another name")
         self._entries[entry.name] = entry
 
 
@@ -336,16 +335,14 @@ def choose(query: TopK, engine: str = "auto") -> Plan:
     """
     if query.of:
         if engine not in ("auto", TOTALS):
-            msg = f'engine must be "auto" for a query with of=, which ranks keys, got {engine!r}'
-            raise QueryError(msg)
+            raise QueryError(f'engine must be "auto" for a query with of=, which ranks keys, got {engine!r}')
         return Plan(TOTALS, "keys ranked by their totals: partial totals by pane, and a view on the totals")
     if engine == "auto":
         return Plan(DEFAULT_ENGINE, _ROW_REASON if "every row" in query.window.kinds else _SLIDE_REASON)
     _check_name(engine)
     if not query.window.kinds & ENGINES[engine].traits.windows:
         able = ", ".join(name for name, entry in ENGINES.items() if query.window.kinds & entry.traits.windows)
-        msg = f"engine={engine!r} does not serve {query.window!r}: write one of {able}"
-        raise QueryError(msg)
+        raise QueryError(f"engine={engine!r} does not serve {query.window!r}: write one of {able}")
     return Plan(engine, "asked for")
 
 
@@ -395,8 +392,7 @@ def check_options(engine: str, family: QueryFamily, options: Mapping[str, object
     for option in options or {}:
         if option not in known:
             gridless = " for queries that share no grid" if option in GRID_OPTIONS and not family.points else ""
-            msg = f"engine {engine!r} has no option {option!r}{gridless}: {nearest(str(option), known)}"
-            raise QueryError(msg)
+            raise QueryError(f"engine {engine!r} has no option {option!r}{gridless}: {nearest(str(option), known)}")
 
 
 def _options(engine: str, family: QueryFamily) -> tuple[str, ...]:
@@ -408,8 +404,7 @@ def _options(engine: str, family: QueryFamily) -> tuple[str, ...]:
 
 def _check_name(engine: str) -> None:
     if engine not in ENGINES:
-        msg = f'engine={engine!r} is unknown: write "auto", or {nearest(str(engine), ENGINES)}'
-        raise QueryError(msg)
+        raise QueryError(f'engine={engine!r} is unknown: write "auto", or {nearest(str(engine), ENGINES)}')
 
 
 def build(

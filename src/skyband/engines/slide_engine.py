@@ -98,15 +98,15 @@ class SlideEngine(OneGroupEngine):
             require((rows.time >= start) & (rows.time < end), "a row is in no open window")
             self.advance(rows, end - 1)
         if state[S.candidates] != len(rows.id):
-            msg = f"{state[S.candidates]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
-            raise SnapshotError(msg)
+            raise SnapshotError(
+                f"{state[S.candidates]} of {len(rows.id)} saved rows matter: the snapshot is of another query"
+            )
         self.peak = state[S.peak] = peak
 
     def _check_memory(self, engine: str, what: str, references: int) -> None:
         """Raise if what an engine allocates before the first row, which grows with k and the window, is too much."""
         if references > _MAX_REFERENCES:
-            msg = (
+            raise QueryError(
                 f"engine={engine!r} keeps {what}: these must be at most {_MAX_REFERENCES:,}, got {references:,} "
                 f"with k={self._k}, window={self._query.window!r}: write engine='sweep'"
             )
-            raise QueryError(msg)

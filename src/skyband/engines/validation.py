@@ -60,8 +60,7 @@ def object_columns(rows: str = "rows") -> dict[str, ColumnSpec]:
 
 def reject(reason: str) -> NoReturn:
     """Raise that a snapshot is not what was stored."""
-    msg = f"the saved state is damaged, or of another query: {reason}. Start without it, from the source"
-    raise SnapshotError(msg)
+    raise SnapshotError(f"the saved state is damaged, or of another query: {reason}. Start without it, from the source")
 
 
 def require(condition: Any, reason: str) -> None:

@@ -39,8 +39,7 @@ class _Tier:
     def choose(self, name: str) -> None:
         """Fix one tier, or start with the interpreted one ("auto")."""
         if name not in ("auto", "compiled", "interpreted"):
-            msg = f"SKYBAND_KERNELS must be auto, compiled or interpreted, got {name!r}"
-            raise ValueError(msg)
+            raise ValueError(f"SKYBAND_KERNELS must be auto, compiled or interpreted, got {name!r}")
         self.compiled, self.fixed = name == "compiled", name != "auto"
         self._rows, self._seconds = 0, 0.0
 

@@ -93,11 +93,11 @@ def load(file: str | Path) -> Job:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        msg = f"pipeline={str(file)!r} cannot be read: {error.strerror}; `skyband init` writes one"
-        raise SourceError(msg) from None
+        raise SourceError(
+            f"pipeline={str(file)!r} cannot be read: {error.strerror}; `skyband init` writes one"
+        ) from None
     except UnicodeDecodeError:
-        msg = f"pipeline={str(file)!r} must be UTF-8 text: save it as UTF-8"
-        raise SourceError(msg) from None
+        raise SourceError(f"pipeline={str(file)!r} must be UTF-8 text: save it as UTF-8") from None
     return read_job(read_yaml(text, Position(file=file.name if len(str(file)) > 60 else str(file))))
 
 

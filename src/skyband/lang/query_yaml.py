@@ -187,8 +187,7 @@ def to_yaml(query: TopK | Statement | Sequence[TopK]) -> str:
     if not isinstance(query, Statement):
         return _dump(query_values(query) if isinstance(query, TopK) else [query_values(one) for one in query])
     if query.pattern is not None or query.columns is not None:
-        msg = "triples and chosen columns cannot be written in YAML: keep the text, under sql: or rspql:"
-        raise QueryError(msg)
+        raise QueryError("triples and chosen columns cannot be written in YAML: keep the text, under sql: or rspql:")
     remote = query.remote
     if remote is None:
         return _dump(query_values(query.query))

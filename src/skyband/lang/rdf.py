@@ -51,8 +51,9 @@ def bind(pattern: Pattern, source: object) -> object:
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in _QUADS:
         return match_rows(pattern, read_nquads(Path(source)))
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in (".ttl", ".nt", ".rdf", ".trig"):
-        msg = f"source must have times, got {str(source)!r}: use N-Quads (.nq), or pairs of a time and a Turtle text"
-        raise SourceError(msg)
+        raise SourceError(
+            f"source must have times, got {str(source)!r}: use N-Quads (.nq), or pairs of a time and a Turtle text"
+        )
     if isinstance(source, Iterator) or (isinstance(source, (list, tuple)) and not hasattr(source, "schema")):
         return (_batch(pattern, item) for item in source)
     opened = open_source(source)
@@ -82,8 +83,7 @@ def as_events(pattern: Pattern, table: pa.Table) -> pa.Table:
     """Return a table of triples as events: triples of the same time belong together."""
     if pattern.time not in table.column_names:
         known = ", ".join(table.column_names)
-        msg = f'triples must have a column {pattern.time!r}, got {known}: write sb.parse(text, time="...")'
-        raise SourceError(msg)
+        raise SourceError(f'triples must have a column {pattern.time!r}, got {known}: write sb.parse(text, time="...")')
     time = table[pattern.time]
     return pa.table({**{name: table[name] for name in TRIPLE}, "event": time, "time": time})
 
@@ -104,8 +104,7 @@ def read_turtle(time: Any, text: Any) -> pa.Table:
             graph.parse(data=f"@prefix : <{HOME}> . {text}", format="turtle")
         except Exception as error:
             why = " ".join(str(error).split())[:200]
-            msg = f"the chunk at {time} must be Turtle: {why}"
-            raise SourceError(msg) from error
+            raise SourceError(f"the chunk at {time} must be Turtle: {why}") from error
 
     def write(term: Any) -> str:
         if isinstance(term, Literal):
@@ -124,16 +123,16 @@ def read_nquads(path: Path) -> pa.Table:
     try:
         lines = pa.array(path.read_text(encoding="utf-8").split("\n"), pa.string())
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"source={str(path)!r} cannot be read: {error}"
-        raise SourceError(msg) from None
+        raise SourceError(f"source={str(path)!r} cannot be read: {error}") from None
     number = pa.array(np.arange(1, len(lines) + 1))
     used = pc.invert(pc.match_substring_regex(lines, r"^\s*(#.*)?$"))
     lines, number = lines.filter(used), number.filter(used)
     found = pc.extract_regex(lines, _LINE)
     if found.null_count:
         at = pc.index(pc.is_null(found), value=True).as_py()
-        msg = f"{path.name}:{number[at]}: this must be an N-Quad: write <subject> <predicate> <object> <graph> ."
-        raise SourceError(msg)
+        raise SourceError(
+            f"{path.name}:{number[at]}: this must be an N-Quad: write <subject> <predicate> <object> <graph> ."
+        )
     table = pa.Table.from_struct_array(found) if len(found) else pa.table({n: [] for n in (*TRIPLE, "graph")})
     table = table.append_column("line", number)
     for name in (*TRIPLE, "graph"):
@@ -145,8 +144,9 @@ def read_nquads(path: Path) -> pa.Table:
     if where.null_count:
         at = pc.index(pc.is_null(where), value=True).as_py()
         graph, line = triples["graph"][at], triples["line"][at]
-        msg = f'{path.name}:{line}: graph {graph} must have a time: add {graph} <{PROV}> "2024-01-01T00:00:00Z" .'
-        raise SourceError(msg)
+        raise SourceError(
+            f'{path.name}:{line}: graph {graph} must have a time: add {graph} <{PROV}> "2024-01-01T00:00:00Z" .'
+        )
     moments = _moments(times["object"], path.name).take(where)
     return pa.table({**{name: triples[name] for name in TRIPLE}, "event": triples["graph"], "time": moments})
 
@@ -170,8 +170,7 @@ def _moments(column: pa.ChunkedArray, file: str) -> pa.ChunkedArray:
     try:
         return found.cast(_MOMENT)
     except pa.ArrowInvalid as error:
-        msg = f'{file}: {error}: write a time such as "2024-01-01T00:00:00Z"'
-        raise SourceError(msg) from None
+        raise SourceError(f'{file}: {error}: write a time such as "2024-01-01T00:00:00Z"') from None
 
 
 # ---------------------------------------------------------------- rows that fit a pattern

@@ -70,8 +70,7 @@ def build_join(remote: Remote, services: Mapping[str, Any]) -> Join:
     """
     name = remote.service
     if name not in services:
-        msg = f"SERVICE {name} must be among the services: {nearest(name, services)}"
-        raise QueryError(msg)
+        raise QueryError(f"SERVICE {name} must be among the services: {nearest(name, services)}")
     given = services[name]
     if callable(getattr(given, "fetch", None)):
         return Join(given, on=remote.on, columns=remote.columns, **_keywords(remote.options))
@@ -94,8 +93,7 @@ def _service(name: str, given: Any) -> Service:
     try:
         return Service(**values)
     except QueryError as error:
-        msg = f"services.{name}: {error}"
-        raise QueryError(msg) from None
+        raise QueryError(f"services.{name}: {error}") from None
 
 
 def join_options(given: Mapping[str, Any], path: str = "join") -> Options:

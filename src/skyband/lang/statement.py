@@ -77,8 +77,9 @@ class Statement:
         if self.remote is not None and self.query.join is None:
             name = self.remote.service
             how = f'sb.parse(text, services={{"{name}": ...}}), or add it under services: of a pipeline file'
-            msg = f"SERVICE {name} must be among the services, which say what the name stands for: write {how}"
-            raise QueryError(msg)
+            raise QueryError(
+                f"SERVICE {name} must be among the services, which say what the name stands for: write {how}"
+            )
         if self.pattern is None:
             return source
         from skyband.lang.rdf import bind
@@ -92,8 +93,7 @@ class Statement:
         for name, _ in self.columns:
             if name not in answers.column_names:
                 known = nearest(name, answers.schema.names)
-                msg = f"SELECT names column {name!r}, which the answer does not have: {known}"
-                raise SchemaError(msg)
+                raise SchemaError(f"SELECT names column {name!r}, which the answer does not have: {known}")
         return answers.select([name for name, _ in self.columns]).rename_columns([alias for _, alias in self.columns])
 
     def check_writable(self, language: str, **only: Any) -> Sliding:

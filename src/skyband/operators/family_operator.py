@@ -42,8 +42,7 @@ def check_changes(engine: str, *, able: bool) -> None:
     """Raise unless queries may come and go on an engine."""
     if not able:
         names = " or ".join(repr(name) for name, entry in ENGINES.items() if entry.traits.changes)
-        msg = f"queries can come and go only with engine={names}, got engine={engine!r}"
-        raise QueryError(msg)
+        raise QueryError(f"queries can come and go only with engine={names}, got engine={engine!r}")
 
 
 class FamilyOperator(Operator):
@@ -214,14 +213,11 @@ def _check_command(command: Mapping[str, Any], names: Iterable[str]) -> None:
     like = command.get("like")
     check_choice("action", command.get("action"), _ACTIONS)
     if not command.get("name"):
-        msg = f"name must be that of a query, got {command.get('name')!r}: write one in every command"
-        raise QueryError(msg)
+        raise QueryError(f"name must be that of a query, got {command.get('name')!r}: write one in every command")
     if command.get("at") is None:
-        msg = "the time of a command must not be NULL: it says from when on the command holds"
-        raise QueryError(msg)
+        raise QueryError("the time of a command must not be NULL: it says from when on the command holds")
     if like is not None and like not in names:
-        msg = f"like must name a query of this workload, got {like!r}: {nearest(str(like), names)}"
-        raise QueryError(msg)
+        raise QueryError(f"like must name a query of this workload, got {like!r}: {nearest(str(like), names)}")
 
 
 def _turn(command: Mapping[str, Any]) -> tuple[int, int, str, str]:
@@ -241,11 +237,11 @@ def _apply(running: FamilyOperator, action: str, name: str, command: Mapping[str
     rest = [m for m in family.members if m.name != name]
     active = [m for m in old if m.high > command["at"] + m.clock.shift]  # has windows that start later
     if action == "add" and active:
-        msg = f"name must not be that of a running query, got {name!r}: remove it first, or choose another name"
-        raise QueryError(msg)
+        raise QueryError(
+            f"name must not be that of a running query, got {name!r}: remove it first, or choose another name"
+        )
     if action != "add" and not (active if action == "update" else old):
-        msg = f"name must be that of a running query, got {name!r}: add it, or correct the name"
-        raise QueryError(msg)
+        raise QueryError(f"name must be that of a running query, got {name!r}: add it, or correct the name")
     if action == "remove":
         running.change([*rest, *(_ending(m, command["at"]) for m in old)])
         return f"{name}: leaves"
@@ -265,8 +261,7 @@ def _apply(running: FamilyOperator, action: str, name: str, command: Mapping[str
 def _k_of(command: Mapping[str, Any]) -> int:
     given = command.get("k")
     if given is None:
-        msg = "k must be given in a command that adds or updates a query, got none"
-        raise QueryError(msg)
+        raise QueryError("k must be given in a command that adds or updates a query, got none")
     text = str(given).removesuffix(".0")
     return check_integer("k", int(text) if text.isdecimal() else given, 1, MAX_K)
 
@@ -274,8 +269,7 @@ def _k_of(command: Mapping[str, Any]) -> int:
 def _window_of(command: Mapping[str, Any]) -> Sliding:
     missing = [field for field in ("k", "size", "slide") if command.get(field) is None]
     if missing:
-        msg = f"{missing[0]} must be given in a command that adds a query, got none"
-        raise QueryError(msg)
+        raise QueryError(f"{missing[0]} must be given in a command that adds a query, got none")
     origin = command.get("origin")
     return Sliding(command["size"], command["slide"], **({} if origin is None else {"origin": origin}))
 

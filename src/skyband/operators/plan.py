@@ -69,8 +69,9 @@ def plan_operators(
     per, chosen = tuple(per_of(queries)), queries_of(workload).engine(engine)
     if any(one.join is not None for one in queries):
         if any(one.join is None for one in queries):
-            msg = "queries with and without join= cannot share a stream on Spark: run a stream for each kind"
-            raise QueryError(msg)
+            raise QueryError(
+                "queries with and without join= cannot share a stream on Spark: run a stream for each kind"
+            )
         return queries, [_distributed_join(queries, per, many=True)]
     found = [
         (part, f"{at} of {len(parts)}" if len(parts) > 1 else "")
@@ -102,8 +103,9 @@ def _distributed_join(queries: Sequence[TopK], per: tuple[str, ...], *, many: bo
 def _checked(queries: object) -> Sequence[TopK]:
     if isinstance(queries, (list, tuple)) and queries:
         return queries
-    msg = f"query must be a sb.TopK(k=..., by=..., window=...) or a list of such, got {type(queries).__name__}"
-    raise QueryError(msg)
+    raise QueryError(
+        f"query must be a sb.TopK(k=..., by=..., window=...) or a list of such, got {type(queries).__name__}"
+    )
 
 
 def open_workload(

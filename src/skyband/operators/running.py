@@ -64,8 +64,7 @@ class RunningWorkload:
         pipeline, per = self.pipeline, self.pipeline.runners[0].spec.result().per
         if not set(query.per) <= set(per):
             extra = ", ".join(sorted(set(query.per) - set(per)))
-            msg = f"per must be among the group columns of the running stream, got {extra}: start it anew"
-            raise QueryError(msg)
+            raise QueryError(f"per must be among the group columns of the running stream, got {extra}: start it anew")
         if alone:  # what the queries before agreed in still holds
             before = replace(pipeline.runners[0].query, name="those before")
             query_names([before, replace(query, name=query.name or "this one")])
@@ -83,11 +82,10 @@ class RunningWorkload:
         """Return a runner that has counted the rows of the same groups."""
         sibling = next((runner for runner in self.pipeline.runners if runner.query.per == query.per), None)
         if sibling is None:
-            msg = (
+            raise QueryError(
                 f"per must be that of a running query, whose rows are counted, got {list(query.per)!r}: start anew, or "
                 f"begin with a query that has these groups"
             )
-            raise QueryError(msg)
         if not family_of(sibling).points:
             ranking(sibling).check_change()
         return sibling

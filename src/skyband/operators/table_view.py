@@ -114,8 +114,7 @@ class TableViewSpec(OperatorSpec):
         for name in needed:
             if name not in schema.names:
                 role = ", which orders the changes of a row: name it by version=" if name == self.version else ""
-                msg = f"changes must have the column {name!r}{role}; {nearest(name, schema.names)}"
-                raise SchemaError(msg)
+                raise SchemaError(f"changes must have the column {name!r}{role}; {nearest(name, schema.names)}")
         return [*needed, *([self.change] if self.change in schema.names else [])]
 
     def fingerprint(self) -> Mapping[str, str]:
@@ -141,8 +140,7 @@ class TableViewSpec(OperatorSpec):
             if given != name and given in rows.column_names:
                 rows = rows.append_column(name, rows.column(given))
         if rows.column(VERSION).null_count:
-            msg = f"version={self.version!r} must not be NULL in a change: it orders the changes of a row"
-            raise SchemaError(msg)
+            raise SchemaError(f"version={self.version!r} must not be NULL in a change: it orders the changes of a row")
         batch = self.view.score(read_changes(rows, self.view.key))
         without = np.isnan(batch.score) if batch.deleted is None else np.isnan(batch.score) & ~batch.deleted
         found = batch.rows.select(self.names).append_column(_SCORE, pa.array(batch.score))

@@ -56,11 +56,9 @@ def split_aggregate(text: str, field: str = "by") -> tuple[str, str]:
     function, argument = _canonical(name), rest[:-1].strip()
     complete = function in AGGREGATES and rest.endswith(")") and _is_balanced(argument)
     if not complete or not argument or (argument == "*" and function != "count"):
-        msg = f"{field} must be an aggregate, got {text!r}: write {_FORMS}"
-        raise QueryError(msg)
+        raise QueryError(f"{field} must be an aggregate, got {text!r}: write {_FORMS}")
     if argument.lower().startswith("distinct "):
-        msg = f"{field} must be an aggregate of all values, got {text!r}: write it without DISTINCT"
-        raise QueryError(msg)
+        raise QueryError(f"{field} must be an aggregate of all values, got {text!r}: write it without DISTINCT")
     return function, argument
 
 
@@ -93,16 +91,14 @@ def parse_aggregate(name: str, text: object) -> Aggregate:
     """
     field = f"aggregates[{name!r}]"
     if not isinstance(text, str):
-        msg = f"{field} must be an aggregate, got {text!r}: write {_FORMS}"
-        raise QueryError(msg)
+        raise QueryError(f"{field} must be an aggregate, got {text!r}: write {_FORMS}")
     function, argument = split_aggregate(text, field)
     if argument == "*":
         return Aggregate(name, function, None)
     try:
         return Aggregate(name, function, parse(argument))
     except QueryError as error:
-        msg = f"{field}{str(error).removeprefix('by')}"
-        raise QueryError(msg) from None
+        raise QueryError(f"{field}{str(error).removeprefix('by')}") from None
 
 
 def _is_balanced(text: str) -> bool:

@@ -55,8 +55,7 @@ def parse_duration(value: object, field: str, least: int | None = None) -> int:
     else:
         raise _error(field, value, "a duration")
     if abs(micros) > MAX_LENGTH:
-        msg = f"{field} must be at most {MAX_LENGTH // MICROSECONDS['d']:,} days, got {value!r:.200}"
-        raise QueryError(msg)
+        raise QueryError(f"{field} must be at most {MAX_LENGTH // MICROSECONDS['d']:,} days, got {value!r:.200}")
     if least is not None and micros < least:
         raise _error(field, value, "a duration above zero" if least else "a duration of at least 0 s")
     return micros
@@ -98,8 +97,9 @@ def parse_instant(value: object, field: str) -> int:
         try:
             value = datetime.fromisoformat(value.strip())
         except ValueError:
-            msg = f'{field} must be a date or time, got {value!r}: write one such as "2024-01-01T06:00:00"'
-            raise QueryError(msg) from None
+            raise QueryError(
+                f'{field} must be a date or time, got {value!r}: write one such as "2024-01-01T06:00:00"'
+            ) from None
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, datetime):

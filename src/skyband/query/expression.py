@@ -93,8 +93,7 @@ def parse(text: str) -> Expression:
         reason = str(error).split("\n")[0] or type(error).__name__
         raise invalid("by", f"be an expression such as price * volume ({_plain(reason)})", text) from None
     except QueryError as error:
-        msg = f"by={shorten(text)}: {error}"
-        raise QueryError(msg) from None
+        raise QueryError(f"by={shorten(text)}: {error}") from None
     if len(found) != 1 or found[0] is None:
         raise invalid("by", "be one expression such as price * volume", text)
     return read(found[0], text)

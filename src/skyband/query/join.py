@@ -268,8 +268,7 @@ class Join:
     def __getattr__(self, name: str) -> Any:
         """Read fields that moved into `refresh` and `calls`, for one version, with a warning."""
         if name not in PARTS or "refresh" not in self.__dict__:
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         _warn(f"Join.{name} is deprecated: read join.{PARTS[name]}.{name}")
         return getattr(getattr(self, PARTS[name]), name)
 
@@ -325,8 +324,7 @@ def _from_flat(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
     for name, value in others.items():
         if not isinstance(value, str) or "(" not in value:
             known = [*given, *PARTS]
-            msg = f"Join has no option {name!r}: {nearest(name, known)}"
-            raise QueryError(msg)
+            raise QueryError(f"Join has no option {name!r}: {nearest(name, known)}")
     found = _moved({name: given[name] for name in ("refresh", "calls")}, flat)
     new = [f"{part}=sb.{part.title()}({', '.join(n for n in flat if PARTS[n] == part)}=...)" for part in found]
     if others:

@@ -119,15 +119,15 @@ def tokenize_sql(text: str) -> list[Any]:
     """
     tokens = dialect().tokenize(text)
     if len(tokens) > TOKENS:
-        msg = f"the text must have at most {TOKENS:,} words and signs, got {len(tokens):,}: write a shorter one"
-        raise QueryError(msg)
+        raise QueryError(
+            f"the text must have at most {TOKENS:,} words and signs, got {len(tokens):,}: write a shorter one"
+        )
     deepest = _deepest(tokens)
     if deepest > NESTED:
-        msg = (
+        raise QueryError(
             f"brackets, CASE and signs must be nested at most {NESTED} deep, got {deepest:,} (nested too deeply): "
             f"write it with fewer"
         )
-        raise QueryError(msg)
     return list(tokens)
 
 

@@ -76,8 +76,7 @@ def parse_integer(field: str, digits: str) -> int:
     skyband.errors.QueryError: k must have at most 400 digits, got 5,000: write a smaller number
     """
     if len(digits) > _DIGITS:
-        msg = f"{field} must have at most {_DIGITS} digits, got {len(digits):,}: write a smaller number"
-        raise QueryError(msg)
+        raise QueryError(f"{field} must have at most {_DIGITS} digits, got {len(digits):,}: write a smaller number")
     return int(digits)
 
 
@@ -164,8 +163,7 @@ def check_known(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
     fields = list(known)
     for name in names:
         if name not in fields:
-            msg = f"{owner} has no field {name!r}: {nearest(str(name), fields)}"
-            raise QueryError(msg)
+            raise QueryError(f"{owner} has no field {name!r}: {nearest(str(name), fields)}")
 
 
 def check_names(field: str, value: Any, *, required: bool = False) -> tuple[str, ...]:

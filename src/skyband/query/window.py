@@ -60,8 +60,9 @@ class Sliding:
         length = parse_duration(size, "size", least=1)
         every = None if slide == _ROW else parse_duration(slide, "slide", least=1)
         if every is not None and every > length:
-            msg = f"slide must be at most size={size!r}, got {slide!r}: rows between two windows would be in no answer"
-            raise QueryError(msg)
+            raise QueryError(
+                f"slide must be at most size={size!r}, got {slide!r}: rows between two windows would be in no answer"
+            )
         closed = check_choice("closed", closed, get_args(Closed))
         offset = parse_instant(origin, "origin")
         object.__setattr__(self, "size", timedelta(microseconds=length))
@@ -147,11 +148,10 @@ class Counting:
         for name in ("size", "slide"):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), 1, MAX_ROWS))
         if self.slide > self.size:
-            msg = (
+            raise QueryError(
                 f"slide must be at most size={self.size}, got {self.slide}: rows between two windows would be in no "
                 f"answer"
             )
-            raise QueryError(msg)
 
     @property
     def kinds(self) -> frozenset[str]:

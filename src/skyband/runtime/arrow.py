@@ -115,8 +115,7 @@ def from_storage(column: Column, kind: pa.DataType, name: str) -> Column:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         why = str(error).splitlines()[0]
-        msg = f"column {name!r} cannot be given as {kind} ({why}): cast it in the source"
-        raise SchemaError(msg) from error
+        raise SchemaError(f"column {name!r} cannot be given as {kind} ({why}): cast it in the source") from error
 
 
 def plain(column: Column) -> Column:
@@ -239,6 +238,7 @@ def check_storable(name: str, kind: pa.DataType) -> None:
         column = take_rows(rows, np.array([1, 0])).column(0)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         why = str(error).splitlines()[0]
-        msg = f"column {name!r} is {kind}, rows of which cannot be kept ({why}): cast it in the source, or leave it out"
-        raise SchemaError(msg) from error
+        raise SchemaError(
+            f"column {name!r} is {kind}, rows of which cannot be kept ({why}): cast it in the source, or leave it out"
+        ) from error
     from_storage(column, kind, name)

@@ -301,9 +301,8 @@ def _in_counting_order(batch: PreparedBatch, rows: pa.Table, segments: np.ndarra
     group = Groups(query.per).codes(rows) if query.per else np.zeros(len(segments), np.int32)
     pairs = np.unique(np.stack([group, np.unique(segments, return_inverse=True)[1]]), axis=1)
     if len(np.unique(pairs[0])) < pairs.shape[1]:
-        msg = (
+        raise QueryError(
             f"counting windows need rows in a defined order, got rows of a batch from {len(np.unique(segments))} files "
             f"or partitions and neither time= nor id=: write time= or id=, or read one file or partition at a time"
         )
-        raise QueryError(msg)
     return batch

@@ -186,8 +186,7 @@ def _numbered(code: np.ndarray, codes: int) -> tuple[np.ndarray, np.ndarray, np.
 
 def _check_plain(column: pa.ChunkedArray, name: str) -> None:
     if pa.types.is_nested(plain_type(column.type)):
-        msg = f"per, of and on must name columns of plain values, got {name!r} of type {column.type}"
-        raise SchemaError(msg)
+        raise SchemaError(f"per, of and on must name columns of plain values, got {name!r} of type {column.type}")
 
 
 def _encoded(column: pa.ChunkedArray, name: str) -> tuple[np.ndarray, int]:

@@ -32,8 +32,7 @@ def read_ids(column: pa.ChunkedArray, name: str) -> Ids:
     """
     kind = plain_type(column.type)
     if pa.types.is_nested(kind):
-        msg = f"id must name a column of plain values, got {name!r} of type {column.type}"
-        raise SchemaError(msg)
+        raise SchemaError(f"id must name a column of plain values, got {name!r} of type {column.type}")
     column = plain(column)
     missing = column.is_null().to_numpy() if column.null_count else None
     if pa.types.is_uint64(kind):  # the sign bit turned keeps the order

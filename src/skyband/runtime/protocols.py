@@ -149,8 +149,9 @@ class OperatorSpec(ABC):
     def check_commands(self) -> None:
         """Raise unless the operator takes commands."""
         if "commands" not in self.inputs:
-            msg = 'commands need a workload that queries may come to: write sb.Workload(..., max_k=100, finest="10 s")'
-            raise QueryError(msg)
+            raise QueryError(
+                'commands need a workload that queries may come to: write sb.Workload(..., max_k=100, finest="10 s")'
+            )
 
     def side_inputs(self) -> Mapping[str, tuple[Any, list[str]]]:
         """Return inputs other than rows that a query brings along, as DataFrames with the columns that are needed."""
@@ -229,8 +230,7 @@ class Operator(ABC):
     def take_input(self, name: str, tables: Sequence[pa.Table], runner: OperatorRunner) -> None:
         """Take an input other than rows, before the rows of its batch."""
         del tables, runner
-        msg = f"{type(self).__name__} takes no {name}"
-        raise TypeError(msg)
+        raise TypeError(f"{type(self).__name__} takes no {name}")
 
     @abstractmethod
     def advance(self, parts: Mapping[str, Any], upto: Goal) -> Answers | None:

@@ -216,9 +216,8 @@ def concat_results(tables: Iterable[pa.Table], promote: str = "none") -> pa.Tabl
         found.append(table)
         rows += table.num_rows
         if rows > MAX_RESULT_ROWS:
-            msg = (
+            raise QueryError(
                 f"answers must have at most {MAX_RESULT_ROWS:,} rows in one table, got {rows:,} so far: write a longer "
                 f'slide, a smaller k or emit="changes", or read them in steps with sb.stream'
             )
-            raise QueryError(msg)
     return pa.concat_tables(found, promote_options=promote) if found else None

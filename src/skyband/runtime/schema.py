@@ -27,8 +27,7 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
     names = schema.names
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
-        msg = f"the source has more than one column {', '.join(double)}: rename them"
-        raise SchemaError(msg)
+        raise SchemaError(f"the source has more than one column {', '.join(double)}: rename them")
     for field in schema:
         if _converts(field.type) or pa.types.is_nested(field.type):
             check_storable(field.name, field.type)
@@ -46,16 +45,14 @@ def check_schema(query: TopK, schema: pa.Schema) -> None:
             if field == "by" and query.join is not None:
                 who = "neither the source nor the join has"
                 there = [*names, *query.join.columns, *query.join.aggregate_names]
-            msg = f"{field} names column {name!r}, which {who}: {nearest(name, there)}"
-            raise SchemaError(msg)
+            raise SchemaError(f"{field} names column {name!r}, which {who}: {nearest(name, there)}")
     shown = [*query.per, *query.of] if query.of else names  # a leaderboard shows no other columns
     taken = [name for name in shown if name in {query.column(own) for own in RESERVED}]
     if taken:
-        msg = (
+        raise SchemaError(
             f"the source has a column {taken[0]!r}, which is also the name of one of ours: rename it, "
             f'or write prefix="sb_" to rename ours'
         )
-        raise SchemaError(msg)
 
 
 def _converts(kind: pa.DataType) -> bool:
@@ -95,19 +92,19 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             if extra
             else f"has more than one column {double[0]!r}"
         )
-        msg = f"a batch {what}: all batches of a source need the columns of the first ({', '.join(schema.names)})"
-        raise SchemaError(msg)
+        raise SchemaError(
+            f"a batch {what}: all batches of a source need the columns of the first ({', '.join(schema.names)})"
+        )
     columns = []
     for field in schema:
         column = rows.column(field.name)
         try:
             columns.append(to_storage(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            msg = (
+            raise SchemaError(
                 f"column {field.name!r} was {field.type} in the first batch and is {column.type} now: "
                 f"give every batch the same types"
-            )
-            raise SchemaError(msg) from error
+            ) from error
     return pa.table(columns, names=schema.names)
 
 
@@ -139,12 +136,12 @@ class TimeType:
             per, parts = TICKS["ms"]
         elif pa.types.is_integer(kind):
             if query.unit is None:
-                msg = f'time={name!r} is {kind}: say what it counts, such as unit="s", "ms", "us" or "ns"'
-                raise SchemaError(msg)
+                raise SchemaError(f'time={name!r} is {kind}: say what it counts, such as unit="s", "ms", "us" or "ns"')
             per, parts = TICKS[query.unit]
         else:
-            msg = f"time={name!r} is {kind} and no time: give a timestamp, a date, or an integer with unit="
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"time={name!r} is {kind} and no time: give a timestamp, a date, or an integer with unit="
+            )
         found = cls(kind, per, parts, name or "")
         found.check_window(query.window)
         return found
@@ -155,11 +152,10 @@ class TimeType:
         whole = _DAY if pa.types.is_date64(self.type) else self.per
         for field, length in window.lengths.items() if isinstance(window, Sliding) else ():
             if length % whole:
-                msg = (
+                raise SchemaError(
                     f"{field} must be a multiple of {format_duration(whole)}, the unit of time={self.name!r} "
                     f"({self.type}), got {format_duration(length)!r}: write a multiple, or use a finer time column"
                 )
-                raise SchemaError(msg)
 
     def micros(self, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the column as microseconds, and where it is NULL (None: nowhere)."""
@@ -175,11 +171,10 @@ class TimeType:
         if self.parts > 1:
             if (time % self.parts).any():
                 worst = int(time[np.flatnonzero(time % self.parts)[0]])
-                msg = (
+                raise SourceError(
                     f"time has {worst} ns in column {self.name!r}, finer than a microsecond: round it to microseconds "
                     f"in the source"
                 )
-                raise SourceError(msg)
             time = time // self.parts
         return (time if self.per == 1 else time * self.per), missing
 

@@ -157,11 +157,11 @@ def _call(by: Score, rows: pa.Table) -> np.ndarray:
     try:
         column = np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        msg = f"by={_name(by)} must return a float64 array, got {type(found).__name__}"
-        raise SchemaError(msg) from error
+        raise SchemaError(f"by={_name(by)} must return a float64 array, got {type(found).__name__}") from error
     if column.shape != (rows.num_rows,):
-        msg = f"by={_name(by)} must return a number for each of {rows.num_rows} rows, got shape {column.shape}"
-        raise SchemaError(msg)
+        raise SchemaError(
+            f"by={_name(by)} must return a number for each of {rows.num_rows} rows, got shape {column.shape}"
+        )
     return column
 
 
@@ -263,8 +263,7 @@ def _double(column: pa.ChunkedArray, name: str) -> Any:
     if pa.types.is_null(kind):
         return column.cast(_FLOAT)
     hint = "use a part of it, such as hour(...)" if pa.types.is_temporal(kind) else "cast it, or compare it"
-    msg = f"column {name!r} in by must be a number, got {kind}: {hint}"
-    raise SchemaError(msg)
+    raise SchemaError(f"column {name!r} in by must be a number, got {kind}: {hint}")
 
 
 def _decimals_to_double(column: Any) -> Any:
@@ -294,8 +293,9 @@ def _flag(column: pa.ChunkedArray, name: str) -> Any:
     if pa.types.is_null(column.type):
         return column.cast(pa.bool_())
     if not pa.types.is_boolean(column.type):
-        msg = f"column {name!r} must be boolean to be a condition in by, got {column.type}: compare it with a value"
-        raise SchemaError(msg)
+        raise SchemaError(
+            f"column {name!r} must be boolean to be a condition in by, got {column.type}: compare it with a value"
+        )
     return column
 
 
@@ -305,8 +305,9 @@ def _check_texts(parts: list[Any], values: list[Any]) -> None:
         kind = value.type
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
         if part[0] == "raw" and not text:
-            msg = f"column {part[1]!r} must be text to be compared with one in by, got {kind}: compare it with a number"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"column {part[1]!r} must be text to be compared with one in by, got {kind}: compare it with a number"
+            )
 
 
 def _cast(value: Any, tree: Tree) -> Any:
@@ -324,8 +325,7 @@ def _cast(value: Any, tree: Tree) -> Any:
 def _part(part: str, raw: Tree, rows: pa.Table) -> Any:
     column = _value(raw, rows)
     if not pa.types.is_timestamp(column.type) and not pa.types.is_date(column.type):
-        msg = f"column {raw[1]!r} in {part}(...) must be a time, got {column.type}: cast it in the source"
-        raise SchemaError(msg)
+        raise SchemaError(f"column {raw[1]!r} in {part}(...) must be a time, got {column.type}: cast it in the source")
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))
     if pa.types.is_date(column.type):

@@ -43,8 +43,9 @@ def refusing() -> Iterator[None]:
     except _BROKEN as error:
         if isinstance(error, SnapshotError):
             raise
-        msg = f"this state does not fit the query ({type(error).__name__}: {error}): start without it, from the source"
-        raise SnapshotError(msg) from error
+        raise SnapshotError(
+            f"this state does not fit the query ({type(error).__name__}: {error}): start without it, from the source"
+        ) from error
 
 
 def fingerprint(query: TopK, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -77,8 +78,7 @@ def table_of(saved: Mapping[str, Any], name: str) -> pa.Table:
     """Return a table of a snapshot."""
     found = saved[name]
     if not isinstance(found, pa.Table):
-        msg = f"{name} must be a table, got {type(found).__name__}"
-        raise TypeError(msg)
+        raise TypeError(f"{name} must be a table, got {type(found).__name__}")
     return found
 
 
@@ -118,8 +118,7 @@ def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[d
         metadata = table.schema.metadata or {}
         header = json.loads(metadata[_KEY])
         if metadata.get(_SUM, b"none") != (_checksum(metadata[_KEY], table) if header["format"] > 1 else b"none"):
-            msg = "its checksum is another"
-            raise ValueError(msg)  # noqa: TRY301 - told below
+            raise ValueError("its checksum is another")  # noqa: TRY301 - told below
         saved: Snapshot = {}
         for row in table.to_pylist():
             inner = _unwrite_untrusted(row["data"])
@@ -129,14 +128,12 @@ def read(blob: bytes, wrong: str = _DAMAGED, instead: str = _RESTORE) -> tuple[d
                 saved[row["name"]] = _numbers(inner.column("v")).reshape(row["shape"])
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError, struct.error) as error:
         why = (str(error).splitlines() or [""])[0][:200]
-        msg = f"{wrong} ({type(error).__name__}: {why}): {instead}"
-        raise SnapshotError(msg) from error
+        raise SnapshotError(f"{wrong} ({type(error).__name__}: {why}): {instead}") from error
     if not 1 <= header["format"] <= FORMAT:
         found = header["format"]
-        msg = (
+        raise SnapshotError(
             f"the state has format {found}, this version of skyband reads 1 to {FORMAT}: use the version that wrote it"
         )
-        raise SnapshotError(msg)
     return header, saved
 
 
@@ -146,8 +143,7 @@ def header_of(start: bytes) -> dict[str, Any]:
         with pa.ipc.open_stream(start) as reader:
             header: dict[str, Any] = json.loads(reader.schema.metadata[_KEY])
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        msg = f"{_DAMAGED} ({type(error).__name__}): {_RESTORE}"
-        raise SnapshotError(msg) from error
+        raise SnapshotError(f"{_DAMAGED} ({type(error).__name__}): {_RESTORE}") from error
     return header
 
 
@@ -177,13 +173,11 @@ def _unwrite_untrusted(blob: bytes) -> pa.Table:
     """
     for message in pa.ipc.MessageReader.open_stream(blob):
         if _compressed(bytes(message.metadata)):
-            msg = "its buffers are compressed"
-            raise ValueError(msg)
+            raise ValueError("its buffers are compressed")
     table = unwrite(blob)
     longest = 8 * len(blob) + 1024  # a bit a value is the least that we write; a few rows may be of nothing but NULL
     if table.num_rows > longest:
-        msg = f"{table.num_rows} rows in {len(blob)} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"{table.num_rows} rows in {len(blob)} bytes")
     for column in table.columns:
         if pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type):
             for chunk in column.chunks:
@@ -227,8 +221,7 @@ def _check_lengths(array: pa.Array, longest: int) -> None:
     else:
         total = len(array)
     if total > longest:
-        msg = f"{total} values of type {kind} in {longest // 8} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"{total} values of type {kind} in {longest // 8} bytes")
     if pa.types.is_dictionary(kind):
         _check_lengths(array.dictionary, longest)
     elif pa.types.is_struct(kind) or pa.types.is_union(kind):
@@ -240,6 +233,5 @@ def _check_lengths(array: pa.Array, longest: int) -> None:
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     if not (pa.types.is_primitive(column.type) and not column.null_count):
-        msg = f"an array of type {column.type} with {column.null_count} NULLs"
-        raise ValueError(msg)
+        raise ValueError(f"an array of type {column.type} with {column.null_count} NULLs")
     return np.array(column.to_numpy())

@@ -63,11 +63,10 @@ def open_source(source: object, batch: int = BATCH) -> Source:
         return _open_table(as_table(source), batch)
     if isinstance(source, Iterable):
         return Source(lambda: map(_batch, iter(source)), finite=False)
-    msg = (
+    raise SourceError(
         f"source={type(source).__name__} cannot be read: give a path, an Arrow table, a pandas or Polars frame, "
         f"a dict of lists, or an iterator of such batches"
     )
-    raise SourceError(msg)
 
 
 def _is_table(source: object) -> bool:
@@ -95,10 +94,9 @@ def as_table(source: Any) -> pa.Table:
         try:
             found = found.set_column(number, name, pc.run_end_decode(found.column(number)))
         except pa.ArrowNotImplementedError as error:
-            msg = (
+            raise SourceError(
                 f"column {name!r} is {found.schema.field(number).type}, which cannot be decoded: cast it in the source"
-            )
-            raise SourceError(msg) from error
+            ) from error
     return found
 
 
@@ -117,8 +115,9 @@ def _as_table(source: Any) -> pa.Table:
             return frame.to_arrow()
         return pa.table(source)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
-        msg = f"this {type(source).__name__} is no table: {str(error).splitlines()[0]}. Give columns of equal length"
-        raise SourceError(msg) from error
+        raise SourceError(
+            f"this {type(source).__name__} is no table: {str(error).splitlines()[0]}. Give columns of equal length"
+        ) from error
 
 
 def _batch(item: Any) -> tuple[pa.Table, Any]:
@@ -149,18 +148,17 @@ def _open_path(path: Path, batch: int) -> Source:
     import pyarrow.dataset as ds
 
     if not path.exists():
-        msg = f"source={str(path)!r} does not exist: check the path"
-        raise SourceError(msg)
+        raise SourceError(f"source={str(path)!r} does not exist: check the path")
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
     kinds = {_FORMATS.get(_ending(p)) for p in files}
     if len(kinds) != 1 or None in kinds:
         found = ", ".join(sorted({_ending(p) or p.name for p in files})) or "no files"
-        msg = f"source={str(path)!r} holds {found}: give files of one kind, Parquet, CSV or JSON lines (.jsonl)"
-        raise SourceError(msg)
+        raise SourceError(
+            f"source={str(path)!r} holds {found}: give files of one kind, Parquet, CSV or JSON lines (.jsonl)"
+        )
     for p in files:
         if not_utf8(p):
-            msg = f"source={str(p)!r} must have a name in UTF-8, which Arrow needs: rename the file"
-            raise SourceError(msg)
+            raise SourceError(f"source={str(p)!r} must have a name in UTF-8, which Arrow needs: rename the file")
     kind: str = kinds.pop()  # type: ignore[assignment]
     read = _parquet if kind == "parquet" else _lines
     try:

@@ -34,8 +34,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used: Spark's own processes import this package and need little of it."""
     if name not in _MODULES:
-        msg = f"module 'skyband.spark' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'skyband.spark' has no attribute {name!r}")
     for library in ("pyspark", "pandas"):  # which some of it loads only when a stream runs
         try:
             import_module(library)

@@ -53,11 +53,10 @@ def with_commands(rows: DataFrame, commands: DataFrame) -> DataFrame:
     shared = [name for name in rows.columns if name in commands.columns and name not in _FIELDS]
     if missing or not shared:
         what = f"no {missing[0]!r}" if missing else f"none of {', '.join(rows.columns)}"
-        msg = (
+        raise SchemaError(
             f"commands must have the columns action, name and the time column of the rows, got {what}: write these, "
             f"and k, size and slide for queries that are added"
         )
-        raise SchemaError(msg)
     text = F.to_json(F.struct(*[column(name) for name in _FIELDS if name in commands.columns]))
     texts = commands.select(*[column(name) for name in shared], text.alias(COMMAND))
     return rows.unionByName(texts, allowMissingColumns=True)

@@ -61,11 +61,10 @@ def check_case(spark: SparkSession, result: StructType) -> None:
     for name in result.names:
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            msg = (
+            raise SchemaError(
                 f"result columns must differ in more than case, got {other!r} and {name!r}: rename those of the "
                 f'source, or write prefix="sb_" to rename ours'
             )
-            raise SchemaError(msg)
 
 
 def decoder(result: StructType) -> Any:

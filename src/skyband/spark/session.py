@@ -96,11 +96,10 @@ def use_our_python(spark: SparkSession) -> None:
     if not str(context.master).startswith("local") or _has_skyband(context.pythonExec):
         return
     if "PYSPARK_PYTHON" in os.environ:
-        msg = (
+        raise ImportError(
             f"PYSPARK_PYTHON must be a Python that has skyband, got {context.pythonExec!r}: "
             f"write PYSPARK_PYTHON={sys.executable}"
         )
-        raise ImportError(msg)
     context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
 
 

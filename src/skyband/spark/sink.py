@@ -65,16 +65,16 @@ def upsert_sink(
     >>> sink = sb.spark.upsert_sink(query, "sqlite:///leaders.db")  # then: df.writeStream.foreachBatch(sink)
     """
     if not isinstance(query, TopK) or query.emit == "arrivals":
-        msg = 'upsert_sink stores lists: query must be a TopK with emit="answers" or "changes"'
-        raise QueryError(msg)
+        raise QueryError('upsert_sink stores lists: query must be a TopK with emit="answers" or "changes"')
     target = UpsertTable(query, url, table)
     _ = target.engine  # a wrong address fails here, not in the first batch
 
     def write(df: DataFrame, batch: int) -> None:
         checkpoint = _checkpoint_id(df)
         if checkpoint is None and name is None:
-            msg = 'Spark Connect hides the id of a stream, so it needs a name: write upsert_sink(..., name="leaders")'
-            raise SinkError(msg)
+            raise SinkError(
+                'Spark Connect hides the id of a stream, so it needs a name: write upsert_sink(..., name="leaders")'
+            )
         # without the id of the checkpoint, batch 0 may be a repeated one: it starts from empty lists, so writing it
         # again changes nothing
         restart = checkpoint is None and batch == 0
@@ -107,8 +107,7 @@ class UpsertTable:
                 self._engine = sa.create_engine(self.url, poolclass=sa.NullPool, connect_args=connect_args(self.url))
             except (sa.exc.ArgumentError, ImportError) as error:
                 known = "must be an address that SQLAlchemy knows, such as sqlite:///leaders.db"
-                msg = f"url={redact_urls(str(self.url))!r} {known} ({redact_urls(str(error))})"
-                raise SinkError(msg) from None
+                raise SinkError(f"url={redact_urls(str(self.url))!r} {known} ({redact_urls(str(error))})") from None
         return self._engine
 
     def write(
@@ -124,8 +123,9 @@ class UpsertTable:
             except sa.exc.SQLAlchemyError as error:
                 if pause is None or not isinstance(error, sa.exc.OperationalError):
                     reason = redact_urls(str(error).splitlines()[0][:300])
-                    msg = f"table={self.name!r} was not changed: {reason}. A restart of the stream repeats the batch"
-                    raise SinkError(msg) from error
+                    raise SinkError(
+                        f"table={self.name!r} was not changed: {reason}. A restart of the stream repeats the batch"
+                    ) from error
                 time.sleep(pause)
         raise AssertionError
 
@@ -154,23 +154,20 @@ class UpsertTable:
             found = connection.execute(sa.select(batches).where(batches.c.stream == key)).mappings().first()
             if found is None or found["table_name"] in (None, self.name):
                 return key, None if found is None else dict(found)
-        msg = f"name={stream!r} must belong to one table: give each sink its own name"
-        raise SinkError(msg)
+        raise SinkError(f"name={stream!r} must belong to one table: give each sink its own name")
 
     def _clear(self, connection: sa.Connection, table: sa.Table, batch: Batch, *, known: bool) -> None:
         """Delete the lists of an earlier checkpoint: changes start from empty lists at batch 0."""
         if batch.number:
-            msg = (
+            raise SinkError(
                 f"table={self.name!r} must have the changes of a checkpoint from batch 0 on, got batch {batch.number}: "
                 f'start with a new checkpoint, or use emit="answers"'
             )
-            raise SinkError(msg)
         if not known and connection.execute(sa.select(sa.func.count()).select_from(table)).scalar():
-            msg = (
+            raise SinkError(
                 f"table={self.name!r} must be empty when a stream of changes begins, and has rows of another stream or "
                 f"checkpoint: empty it, or use another table"
             )
-            raise SinkError(msg)
         connection.execute(sa.delete(table))
 
     def _apply(self, connection: sa.Connection, table: sa.Table, answers: pa.Table) -> None:
@@ -244,8 +241,7 @@ class UpsertTable:
                 connection.execute(sa.text(f"ALTER TABLE {BATCHES} ADD COLUMN {column.name} {kind}"))
         missing = [column.name for column in self._missing_columns(table)]
         if missing:
-            msg = f"table={self.name!r} exists and has no column {', '.join(missing)}: use another table"
-            raise SinkError(msg)
+            raise SinkError(f"table={self.name!r} exists and has no column {', '.join(missing)}: use another table")
         self._tables = (table, batches)
         return self._tables
 
@@ -278,8 +274,7 @@ def _checkpoint_id(df: DataFrame) -> str | None:
     except Exception:  # noqa: BLE001 - Connect has no context, and raises an error of its own
         return None
     if not found:
-        msg = "upsert_sink must be called by a stream: use it in writeStream.foreachBatch(...)"
-        raise SinkError(msg)
+        raise SinkError("upsert_sink must be called by a stream: use it in writeStream.foreachBatch(...)")
     return str(found)
 
 

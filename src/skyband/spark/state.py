@@ -78,8 +78,7 @@ def check_bucket(header: Mapping[str, Any], bucket: int) -> None:
     """Raise unless a state was written for this bucket. States written before the number was stored have none."""
     was = header.get("bucket", bucket)
     if was != bucket:
-        msg = f"the state of bucket {bucket} must be its own, got that of bucket {was}: {_MISPLACED}"
-        raise SnapshotError(msg)
+        raise SnapshotError(f"the state of bucket {bucket} must be its own, got that of bucket {was}: {_MISPLACED}")
 
 
 class Partition:
@@ -122,11 +121,10 @@ def check_place(bucket: int, partition: int, partitions: int) -> None:
     """Raise unless a partition is that of a bucket: the hash of its key is its number."""
     place = bucket % partitions
     if partition != place:
-        msg = (
+        raise SnapshotError(
             f"the state of bucket {bucket} must be in partition {place} of {partitions}, got partition {partition}: "
             f"{_MISPLACED}"
         )
-        raise SnapshotError(msg)
 
 
 def with_new_columns(saved: Snapshot, was: pa.Schema, now: pa.Schema, *, stored: bool) -> Snapshot:
@@ -140,11 +138,10 @@ def with_new_columns(saved: Snapshot, was: pa.Schema, now: pa.Schema, *, stored:
         there = now.field(field.name).type if field.name in now.names else None
         if there != field.type:
             what = "is gone" if there is None else f"is now {there}"
-            msg = (
+            raise SnapshotError(
                 f"the source has changed: column {field.name!r} was {field.type} and {what}. Columns may be added: "
                 f"start with a new checkpoint location, or give the source its old schema"
             )
-            raise SnapshotError(msg)
     rows = saved.get("rows")
     if not stored or not isinstance(rows, pa.Table):
         return saved

@@ -97,8 +97,9 @@ def metric_name(metric: object, query: str | None = None) -> str:
     if metric is None:
         return f"skyband {query}" if query else "skyband"
     if not isinstance(metric, str) or not metric:
-        msg = f'metric must be a non-empty string, got {metric!r}: write one such as metric="skyband trades"'
-        raise QueryError(msg)
+        raise QueryError(
+            f'metric must be a non-empty string, got {metric!r}: write one such as metric="skyband trades"'
+        )
     return metric
 
 
@@ -108,8 +109,9 @@ def check_version() -> None:
 
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < OLDEST:
-        msg = f"Spark must be {'.'.join(map(str, OLDEST))} or later, got {pyspark.__version__}: upgrade pyspark"
-        raise ImportError(msg)
+        raise ImportError(
+            f"Spark must be {'.'.join(map(str, OLDEST))} or later, got {pyspark.__version__}: upgrade pyspark"
+        )
 
 
 def _check(queries: Sequence[TopK], *, early: bool) -> None:
@@ -117,14 +119,13 @@ def _check(queries: Sequence[TopK], *, early: bool) -> None:
     first = queries[0]
     for query in queries:
         if callable(query.by) and query.version is None:
-            msg = 'version must be given if by is a function, whose code cannot be compared: write version="1"'
-            raise QueryError(msg)
+            raise QueryError(
+                'version must be given if by is a function, whose code cannot be compared: write version="1"'
+            )
     if early and first.emit != "answers":
-        msg = f'early=True needs emit="answers", got {first.emit!r}: leave one of them out'
-        raise QueryError(msg)
+        raise QueryError(f'early=True needs emit="answers", got {first.emit!r}: leave one of them out')
     if early and first.window.kind == "all time":
-        msg = "early=True needs a window, got none: totals of all time are emitted at every trigger"
-        raise QueryError(msg)
+        raise QueryError("early=True needs a window, got none: totals of all time are emitted at every trigger")
 
 
 class _TopK:
@@ -142,8 +143,9 @@ class _TopK:
         from skyband.spark.schema import check_case, check_source, result_schema, source_schema
 
         if not hasattr(df, "sparkSession"):
-            msg = f"df must be a Spark DataFrame, got {type(df).__name__}: write df.transform(sb.spark.top_k(query))"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"df must be a Spark DataFrame, got {type(df).__name__}: write df.transform(sb.spark.top_k(query))"
+            )
         configure_session(df.sparkSession)
         commands = COMMAND in df.columns
         if commands:
@@ -215,13 +217,11 @@ class _TopK:
         assert query.time is not None
         for needed in (*columns, query.time):
             if needed not in rows.columns:
-                msg = (
+                raise SchemaError(
                     f"{name} must have the columns {', '.join(columns)} and the time {query.time!r}, got no {needed!r}"
                 )
-                raise SchemaError(msg)
         if rows.isStreaming != self.df.isStreaming:
-            msg = f"{name} and rows must both be streams, or both be batches: read them alike"
-            raise SchemaError(msg)
+            raise SchemaError(f"{name} and rows must both be streams, or both be batches: read them alike")
         if self.df.isStreaming:
             _check_watermark(rows, query)
         wanted = [*columns, query.time]
@@ -349,17 +349,17 @@ def _check_watermark(df: DataFrame, query: TopK) -> None:
     assert query.time is not None
     if "spark.watermarkDelayMs" not in df.schema[query.time].metadata:
         time = query.time if query.time.isidentifier() else quoted(query.time)
-        msg = (
+        raise SchemaError(
             f"time={query.time!r} must have a watermark on a stream, or no window could ever close: write "
             f'df.withWatermark("{time}", "30 seconds") before it'
         )
-        raise SchemaError(msg)
     assert isinstance(query.window, Sliding)
     for field, length in query.window.lengths.items():
         if length % 1000:
             given = format_duration(length)
-            msg = f"{field} must be a whole number of milliseconds, in which Spark's watermark counts, got {given!r}"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"{field} must be a whole number of milliseconds, in which Spark's watermark counts, got {given!r}"
+            )
 
 
 def _with_origin(df: DataFrame) -> DataFrame:

@@ -70,5 +70,4 @@ else:
             name = new
         if name in _MODULES:
             return getattr(import_module(f"skyband.tables.{_MODULES[name]}"), name)
-        msg = f"module 'skyband.tables' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'skyband.tables' has no attribute {name!r}")

@@ -64,8 +64,9 @@ def log_changes(table: SqlTable) -> None:
     """
     table = _check_table(table)
     if table.dialect not in ("postgresql", "sqlite"):
-        msg = f"a change log needs PostgreSQL or SQLite; {table.dialect} has no triggers: pass changes to view.apply"
-        raise TableError(msg)
+        raise TableError(
+            f"a change log needs PostgreSQL or SQLite; {table.dialect} has no triggers: pass changes to view.apply"
+        )
     statements = _POSTGRES if table.dialect == "postgresql" else _SQLITE
     names = _statement_names(table)
     with table.connect() as connection, connection.begin():
@@ -102,8 +103,7 @@ def _channel(table: SqlTable) -> str:
 
 def _check_table(table: Any) -> SqlTable:
     if not isinstance(table, SqlTable):
-        msg = f"table must be what sb.tables.open_table(...) returns, got {str(table)[:60]!r}"
-        raise TableError(msg)
+        raise TableError(f"table must be what sb.tables.open_table(...) returns, got {str(table)[:60]!r}")
     return table
 
 
@@ -112,8 +112,7 @@ def forget(table: SqlTable, version: int) -> None:
     import sqlalchemy
 
     if not _check_table(table).has_log():
-        msg = "the table has no change log: see sb.tables.log_changes"
-        raise TableError(msg)
+        raise TableError("the table has no change log: see sb.tables.log_changes")
     log = table.log
     with table.connect() as connection, connection.begin():
         connection.execute(sqlalchemy.delete(log).where(log.c.version <= version))
@@ -139,8 +138,7 @@ def follow(
     [4.0]
     """
     if isinstance(every, bool) or not isinstance(every, int | float) or not 0 < every < threading.TIMEOUT_MAX:
-        msg = f"every must be a number of seconds above 0, got {every!r}"
-        raise TableError(msg)
+        raise TableError(f"every must be a number of seconds above 0, got {every!r}")
     version = _check_table(table).position() if since is None else since
     return ChangeFeed(_check_table(table), version, every, stop or threading.Event())
 
@@ -211,5 +209,4 @@ def _driver_errors() -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, sqlalchemy.exc.SQLAlchemyError) as error:
-        msg = f"the database answered: {redact_urls(str(error).splitlines()[0][:300])}"
-        raise TableError(msg) from error
+        raise TableError(f"the database answered: {redact_urls(str(error).splitlines()[0][:300])}") from error

@@ -114,16 +114,14 @@ class Http(HttpTable):
         """Resolve the address of the next page, which must be of the same service: it gets the headers."""
         found = urljoin(url, str(following))
         if urlsplit(found)[:2] != urlsplit(url)[:2]:
-            msg = (
+            raise TableError(
                 f"the next page must be on {redact_urls(self._url)}, since it gets the headers; the service named "
                 f"{redact_urls(found)}"
             )
-            raise TableError(msg)
         return found
 
     def _refuse_page(self) -> NoReturn:
-        msg = f"{redact_urls(self._url)} must return a list of objects that have {self.key!r}"
-        raise TableError(msg)
+        raise TableError(f"{redact_urls(self._url)} must return a list of objects that have {self.key!r}")
 
 
 class Call:
@@ -160,10 +158,9 @@ class Call:
         encoding = encoding.strip().lower()
         if encoding not in ("", "identity"):
             if encoding not in _WINDOW_BITS:
-                msg = (
+                raise TableError(
                     f"Content-Encoding must be gzip, deflate or identity, got {encoding[:50]!r} from {redact_urls(url)}"
                 )
-                raise TableError(msg)
             bits = _WINDOW_BITS[encoding]
             if encoding == "deflate" and (len(body) < 2 or int.from_bytes(body[:2]) % 31):
                 bits = -bits  # without the zlib header of RFC 9110, which many servers omit
@@ -171,11 +168,9 @@ class Call:
             try:
                 body = decoder.decompress(body, self._bytes + 1)
             except zlib.error as error:
-                msg = f"{redact_urls(url)} sent a body that is not {encoding}: {error}"
-                raise TableError(msg) from error
+                raise TableError(f"{redact_urls(url)} sent a body that is not {encoding}: {error}") from error
             if len(body) <= self._bytes and not decoder.eof:
-                msg = f"{redact_urls(url)} sent a body that ends before its {encoding} does"
-                raise TableError(msg)
+                raise TableError(f"{redact_urls(url)} sent a body that ends before its {encoding} does")
         if len(body) > self._bytes:
             self._refuse_size(url)
         self._bytes -= len(body)
@@ -185,13 +180,11 @@ class Call:
         # every value but the first follows one of these; those inside of strings count too, so this is an upper bound
         self._values -= sum(map(body.count, (b",", b"[", b"{", b":")))
         if self._values < 0:
-            msg = f"{redact_urls(url)} sent more than {MAX_VALUES:,} JSON values: use a smaller batch="
-            raise TableError(msg)
+            raise TableError(f"{redact_urls(url)} sent more than {MAX_VALUES:,} JSON values: use a smaller batch=")
         return json.loads(body)
 
     def _refuse_size(self, url: str) -> NoReturn:
-        msg = f"{redact_urls(url)} sent more than {MAX_BYTES >> 20} MB: use a smaller batch="
-        raise TableError(msg)
+        raise TableError(f"{redact_urls(url)} sent more than {MAX_BYTES >> 20} MB: use a smaller batch=")
 
 
 def _status_error(url: str, status: int, headers: Mapping[str, str], body: bytes) -> TableError:

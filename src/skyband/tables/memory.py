@@ -79,8 +79,7 @@ class History:
     def __init__(self, rows: Any, key: str, time: str, unit: str = "us") -> None:
         self.key = key
         if unit not in _MICROSECONDS:
-            msg = f"unit must be one of {', '.join(map(repr, _MICROSECONDS))}, got {unit!r}"
-            raise TableError(msg)
+            raise TableError(f"unit must be one of {', '.join(map(repr, _MICROSECONDS))}, got {unit!r}")
         self._rows = _as_table(rows, [key, time]).sort_by([(key, "ascending"), (time, "ascending")])
         codes = self._rows[key].combine_chunks().dictionary_encode()
         codes = codes.chunk(0) if isinstance(codes, pa.ChunkedArray) else codes
@@ -142,8 +141,9 @@ class ArrayTable:
     def ranked(self, by: Expression, columns: Sequence[str], *, ascending: bool = False) -> ArrayTable:
         """Return the same numbers in order; `by` must be the column "value"."""
         if by.tree != ("column", "value") or columns:
-            msg = f'by must be "value", the only column besides "id", got by={str(by)!r} and columns={list(columns)}'
-            raise TableError(msg)
+            raise TableError(
+                f'by must be "value", the only column besides "id", got by={str(by)!r} and columns={list(columns)}'
+            )
         if not ascending:
             return self
         table = ArrayTable(self.value)
@@ -180,19 +180,17 @@ class ArrayTable:
 
     def since(self, version: int) -> Changes:
         """Raise TableError: there is no change log."""
-        msg = f"version={version} cannot be read, since the table has no change log: build the view again"
-        raise TableError(msg)
+        raise TableError(f"version={version} cannot be read, since the table has no change log: build the view again")
 
 
 def _as_table(rows: Any, columns: Sequence[str]) -> pa.Table:
     try:
         table = rows if isinstance(rows, pa.Table) else pa.table(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
-        msg = (
+        raise TableError(
             f"rows must be a table, such as columns of equal length by name; got {type(rows).__name__} "
             f"({str(error).splitlines()[0]})"
-        )
-        raise TableError(msg) from error
+        ) from error
     _check_columns(table, columns)
     return table
 
@@ -200,8 +198,7 @@ def _as_table(rows: Any, columns: Sequence[str]) -> pa.Table:
 def _check_columns(rows: pa.Table, columns: Sequence[str]) -> None:
     for name in columns:
         if name not in rows.column_names:
-            msg = f"the table has no column {name!r}: {nearest(name, rows.column_names)}"
-            raise TableError(msg)
+            raise TableError(f"the table has no column {name!r}: {nearest(name, rows.column_names)}")
 
 
 def _cast_keys(ids: Sequence[object], key_type: pa.DataType) -> pa.Array:
@@ -211,8 +208,7 @@ def _cast_keys(ids: Sequence[object], key_type: pa.DataType) -> pa.Array:
     except _CAST_ERRORS:
         arrays = [array for array in (_cast_key(each, key_type) for each in ids) if array is not None]
     if not arrays:
-        msg = f"keys must be {key_type}, got {ids[0]!r}"
-        raise TableError(msg)
+        raise TableError(f"keys must be {key_type}, got {ids[0]!r}")
     return pa.concat_arrays(arrays)
 
 

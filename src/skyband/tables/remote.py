@@ -123,8 +123,7 @@ def fill_env(text: str) -> str:
             return "$"
         known = os.environ.get(name) or default
         if known is None:
-            msg = f"the environment variable {name} must be set in every process that reads the table"
-            raise TableError(msg)
+            raise TableError(f"the environment variable {name} must be set in every process that reads the table")
         return known
 
     return _VARIABLE.sub(value, text)
@@ -155,8 +154,7 @@ def run_until(deadline: float, call: Callable[[], Awaitable[T]]) -> T:
     try:
         return asyncio.run_coroutine_threadsafe(bounded(), _event_loop()).result()
     except TimeoutError as error:
-        msg = f"no complete response within {seconds:.2g} s"
-        raise TimeoutError(msg) from error
+        raise TimeoutError(f"no complete response within {seconds:.2g} s") from error
 
 
 _LOOP: asyncio.AbstractEventLoop | None = None
@@ -226,8 +224,7 @@ def _check_width(values: list[Any], limit: int) -> int:
     """
     limit -= len(values)
     if limit < 0:
-        msg = f"nested values must have at most {MAX_VALUES:,} fields in all"
-        raise ValueError(msg)
+        raise ValueError(f"nested values must have at most {MAX_VALUES:,} fields in all")
     items = [item for value in values if isinstance(value, list) for item in value]
     if items:
         limit = _check_width(items, limit)

@@ -75,8 +75,7 @@ class Sparql(HttpTable):
         self._subject, self._optional = subject, optional
         for name, iri in properties.items():
             if not _NAME.fullmatch(name):
-                msg = f"a column must be a SPARQL variable, got {name!r}: use letters, digits and _"
-                raise TableError(msg)
+                raise TableError(f"a column must be a SPARQL variable, got {name!r}: use letters, digits and _")
             _check_iri(iri)
         self._properties = dict(properties)
 
@@ -89,8 +88,7 @@ class Sparql(HttpTable):
         """Return the query that asks for these ids."""
         for name in columns:
             if name not in self._properties:
-                msg = f"column {name!r} has no property: {nearest(name, self._properties)}"
-                raise TableError(msg)
+                raise TableError(f"column {name!r} has no property: {nearest(name, self._properties)}")
         subjects = " ".join(f"<{iri}>" for iri in self._subjects(ids))
         triples = [f"?subject <{self._properties[name]}> ?{name} ." for name in columns]
         where = "\n  ".join(f"OPTIONAL {{ {triple} }}" if self._optional else triple for triple in triples)
@@ -123,8 +121,7 @@ class Sparql(HttpTable):
 
 def _check_iri(iri: str) -> None:
     if not _IRI.fullmatch(iri):
-        msg = f"{iri!r} is not an IRI: write subject= and properties= so that each key yields one"
-        raise TableError(msg)
+        raise TableError(f"{iri!r} is not an IRI: write subject= and properties= so that each key yields one")
 
 
 def _parse_term(term: Mapping[str, str]) -> Any:

@@ -70,19 +70,16 @@ def open_table(
     """
     alchemy = sqlalchemy()
     if not isinstance(where, str | Path | alchemy.Engine):
-        msg = (
+        raise TableError(
             f"where must be an address such as sqlite:///shop.db, an engine or a path of a Parquet file, got {where!r}"
         )
-        raise TableError(msg)
     for field, text in (("key", key), ("name", name), ("schema", schema)):
         if (text is not None or field == "key") and (not isinstance(text, str) or not text):
-            msg = f"{field} must be a non-empty string, got {text!r}"
-            raise SchemaError(msg)
+            raise SchemaError(f"{field} must be a non-empty string, got {text!r}")
     if isinstance(where, Path) or (isinstance(where, str) and "://" not in where):
         return _open_parquet(Path(where), key)
     if name is None:
-        msg = 'name must be given for a database: write name="stock"'
-        raise SchemaError(msg)
+        raise SchemaError('name must be given for a database: write name="stock"')
     table = SqlTable(where, name, key, schema=schema)
     try:
         if rows is not None:
@@ -102,8 +99,9 @@ def _as_table(rows: Any) -> pa.Table:
         return rows if isinstance(rows, pa.Table) else pa.table(rows)
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0][:100]
-        msg = f"rows must be columns by name, a DataFrame or an Arrow table, got {type(rows).__name__} ({reason})"
-        raise SchemaError(msg) from error
+        raise SchemaError(
+            f"rows must be columns by name, a DataFrame or an Arrow table, got {type(rows).__name__} ({reason})"
+        ) from error
 
 
 def _open_parquet(path: Path, key: str) -> SqlTable:
@@ -112,17 +110,16 @@ def _open_parquet(path: Path, key: str) -> SqlTable:
 
     alchemy = sqlalchemy()
     if not path.exists():
-        msg = f"where={str(path)!r} does not exist: check the path"
-        raise TableError(msg)
+        raise TableError(f"where={str(path)!r} does not exist: check the path")
     if not_utf8(path):
-        msg = f"where={str(path)!r} must have a name in UTF-8, which DuckDB needs: rename the file"
-        raise TableError(msg)
+        raise TableError(f"where={str(path)!r} must have a name in UTF-8, which DuckDB needs: rename the file")
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0][:100]
-        msg = f"where must be a Parquet file or the address of a database, got {str(path)!r} ({reason})"
-        raise TableError(msg) from error
+        raise TableError(
+            f"where must be a Parquet file or the address of a database, got {str(path)!r} ({reason})"
+        ) from error
     columns = [alchemy.column(field.name, to_sql_type(field.type)) for field in schema]
     table = SqlTable(create_engine("duckdb:///:memory:"), str(path), key)
     table.table = alchemy.func.read_parquet(str(path)).table_valued(*columns, name="rows")
@@ -178,8 +175,9 @@ class SqlTable:
 
     def __reduce__(self) -> Any:
         if not isinstance(self._where, str):
-            msg = f"table {self.name!r} has an open engine, which cannot be sent to another process: give its address"
-            raise TableError(msg)
+            raise TableError(
+                f"table {self.name!r} has an open engine, which cannot be sent to another process: give its address"
+            )
         return _open_once, (_check_address(self._where), self.name, self.key, self.schema, self.timeout)
 
     def by_address(self, timeout: float | None = None) -> SqlTable:
@@ -209,8 +207,7 @@ class SqlTable:
             table = reflect_table(self.engine, self.name, self.schema)
         except alchemy.exc.NoSuchTableError:
             known = nearest(self.name, table_names(self.engine, self.schema))
-            msg = f"name={self.name!r} is not a table of the database: {known}"
-            raise TableError(msg) from None
+            raise TableError(f"name={self.name!r} is not a table of the database: {known}") from None
         except alchemy.exc.SQLAlchemyError as error:
             raise _table_error(error) from error
         _check_key(table, self.key)
@@ -285,8 +282,7 @@ class SqlTable:
     def column(self, name: str) -> Any:
         """Return a column of the table."""
         if name not in self.table.c:
-            msg = f"the table has no column {name!r}: {nearest(name, self.table.c.keys())}"
-            raise SchemaError(msg)
+            raise SchemaError(f"the table has no column {name!r}: {nearest(name, self.table.c.keys())}")
         return self.table.c[name]
 
     def to_arrow(self, names: Sequence[str], rows: Sequence[Any]) -> pa.Table:
@@ -300,8 +296,9 @@ class SqlTable:
                 }
             )
         except (pa.ArrowException, OverflowError) as error:
-            msg = f"the table holds values that cannot be read: {str(error).splitlines()[0][:200]}"
-            raise TableError(msg) from error
+            raise TableError(
+                f"the table holds values that cannot be read: {str(error).splitlines()[0][:200]}"
+            ) from error
 
     def ranked(self, by: Expression, columns: Sequence[str], *, ascending: bool = False) -> RankedSqlTable:
         """Return the table in the order of a score. Columns are checked now if it is open, else at the first read."""
@@ -359,19 +356,20 @@ class SqlTable:
         """Return the rows in the change log after `version`, in their current state."""
         alchemy = sqlalchemy()
         if not self.has_log():
-            msg = f"version={version} cannot be read, since the table has no change log: see sb.tables.log_changes"
-            raise TableError(msg)
+            raise TableError(
+                f"version={version} cannot be read, since the table has no change log: see sb.tables.log_changes"
+            )
         if version < 0:
-            msg = f"version={version} is from before the table had a change log: build the view again"
-            raise TableError(msg)
+            raise TableError(f"version={version} is from before the table had a change log: build the view again")
         log, rows = self.log, self.table
         with self.connect() as connection:
             upto = self._complete_version(connection)
             gap = alchemy.select(alchemy.func.max(log.c.version)).where(log.c.key.is_(None), log.c.version <= upto)
             first = connection.execute(gap).scalar_one()
             if first is not None and int(first) > version:
-                msg = f"version={version} is before the start of the change log, {first}: build the view again"
-                raise TableError(msg)
+                raise TableError(
+                    f"version={version} is before the start of the change log, {first}: build the view again"
+                )
             changed = (
                 alchemy.select(log.c.key.label("skyband_key"))
                 .where(log.c.version > version, log.c.version <= upto, log.c.key.is_not(None))
@@ -485,8 +483,7 @@ class RankedSqlTable:
 
 def _check_key(table: Any, key: str) -> None:
     if key not in table.c:
-        msg = f"key={key!r} is not a column of the table: {nearest(key, table.c.keys())}"
-        raise SchemaError(msg)
+        raise SchemaError(f"key={key!r} is not a column of the table: {nearest(key, table.c.keys())}")
 
 
 def short_name(name: str) -> str:
@@ -498,8 +495,9 @@ def short_name(name: str) -> str:
 
 def _check_address(address: str) -> str:
     if is_in_memory(address):
-        msg = "a table in the memory of this process cannot be read by others: put it into a file or a server"
-        raise TableError(msg)
+        raise TableError(
+            "a table in the memory of this process cannot be read by others: put it into a file or a server"
+        )
     return address
 
 

@@ -78,8 +78,9 @@ def create_engine(url: str) -> sa.Engine:
         return alchemy.create_engine(url, connect_args=connect_args(url))
     except alchemy.exc.ArgumentError as error:
         reason = redact_urls(str(error).splitlines()[0])
-        msg = f"the address of a database must be one of SQLAlchemy's, such as sqlite:///shop.db ({reason})"
-        raise TableError(msg) from error
+        raise TableError(
+            f"the address of a database must be one of SQLAlchemy's, such as sqlite:///shop.db ({reason})"
+        ) from error
     except ImportError as error:
         raise TableError(str(MissingLibraryError.of(redact_urls(url), error.name))) from error
 

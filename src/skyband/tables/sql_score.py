@@ -154,8 +154,9 @@ class _Writer:
     def find(self, name: str) -> Any:
         if name not in self.columns:
             there = nearest(name, self.columns.keys())
-            msg = f"by={shorten(self.by.text)} uses column {name!r}, which the table does not have: {there}"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"by={shorten(self.by.text)} uses column {name!r}, which the table does not have: {there}"
+            )
         return self.columns[name]
 
     def _raw(self, name: str) -> Any:
@@ -164,24 +165,25 @@ class _Writer:
         if isinstance(column.type, sa.Uuid):
             return sa.cast(column, sa.Text)
         if not isinstance(column.type, (sa.String, sa.types.NullType)):
-            msg = (
+            raise SchemaError(
                 f"by={shorten(self.by.text)}: column {name!r} must be text to be compared with text, got {column.type}"
             )
-            raise SchemaError(msg)
         return sa.collate(column, "BINARY") if self.dialect == "sqlite" else column  # the column may be declared NOCASE
 
     def _flag(self, name: str) -> Any:
         column = self.find(name)
         if not isinstance(column.type, sa.Boolean):
-            msg = f"by={shorten(self.by.text)}: column {name!r} must be BOOLEAN to be a condition, got {column.type}"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"by={shorten(self.by.text)}: column {name!r} must be BOOLEAN to be a condition, got {column.type}"
+            )
         return column
 
     def _column(self, name: str) -> Any:
         column = self.find(name)
         if isinstance(column.type, (sa.String, sa.DateTime, sa.Date, sa.Time, sa.LargeBinary)):
-            msg = f"by={shorten(self.by.text)} uses column {name!r}, which must be a number, got {column.type}"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"by={shorten(self.by.text)} uses column {name!r}, which must be a number, got {column.type}"
+            )
         if isinstance(column.type, sa.Boolean):
             return sa.case((column, _number(1.0)), (sa.not_(column), _number(0.0)))
         return self.double(column)
@@ -301,8 +303,9 @@ class _Writer:
     def _part(self, name: str, raw: Tree) -> Any:
         column = self.find(raw[1])
         if not isinstance(column.type, (sa.DateTime, sa.Date)):
-            msg = f"by={shorten(self.by.text)}: {raw[1]!r} must be a time in {name}({raw[1]}), got {column.type}"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"by={shorten(self.by.text)}: {raw[1]!r} must be a time in {name}({raw[1]}), got {column.type}"
+            )
         if self.dialect == "sqlite":
             if name not in _SQLITE_PARTS:
                 raise self.unsuitable(f"takes {name}, which has no function")

@@ -50,19 +50,16 @@ def read_changes(changes: Any, key: str) -> ChangeBatch:
     rows = changes if isinstance(changes, pa.Table) else as_table(changes)
     names = rows.column_names
     if key not in names:
-        msg = f"a batch of changes must have the key column {key!r}, got the columns {', '.join(names)}"
-        raise SchemaError(msg)
+        raise SchemaError(f"a batch of changes must have the key column {key!r}, got the columns {', '.join(names)}")
     if rows.column(key).null_count:
-        msg = f"the key {key!r} of a change must not be NULL: fill it in, or leave the row out"
-        raise SchemaError(msg)
+        raise SchemaError(f"the key {key!r} of a change must not be NULL: fill it in, or leave the row out")
     deleted = None
     if CHANGE in names:
         kind = rows.column(CHANGE).cast(pa.string())
         known = pc.is_in(kind, value_set=pa.array(_KINDS))
         if not pc.all(known, min_count=0).as_py():
             wrong = kind.filter(pc.invert(known))[0].as_py()
-            msg = f"{CHANGE} must be one of {', '.join(_KINDS)}, got {wrong!r}"
-            raise SchemaError(msg)
+            raise SchemaError(f"{CHANGE} must be one of {', '.join(_KINDS)}, got {wrong!r}")
         current = pc.not_equal(kind, "update_preimage")
         if not pc.all(current, min_count=0).as_py():
             rows, kind = rows.filter(current), kind.filter(current)
@@ -74,11 +71,11 @@ def _versions(column: pa.ChunkedArray) -> np.ndarray:
     try:
         versions = column.cast(pa.int64())
     except pa.ArrowException as error:
-        msg = f"{VERSION} must be integers or times that grow with every change, got {column.type}"
-        raise SchemaError(msg) from error
+        raise SchemaError(
+            f"{VERSION} must be integers or times that grow with every change, got {column.type}"
+        ) from error
     if versions.null_count:
-        msg = f"{VERSION} must not be NULL: it orders the changes of a row"
-        raise SchemaError(msg)
+        raise SchemaError(f"{VERSION} must not be NULL: it orders the changes of a row")
     return versions.to_numpy()
 
 

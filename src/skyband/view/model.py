@@ -48,15 +48,15 @@ def check_probabilities(p: float, q: float) -> None:
     check_number("p", p, least=0)
     check_number("q", q, least=0)
     if p + q > 1 + 1e-9:
-        msg = f"p + q must be at most 1, got p={p!r} and q={q!r}"
-        raise QueryError(msg)
+        raise QueryError(f"p + q must be at most 1, got p={p!r} and q={q!r}")
 
 
 def _vectors(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     a, b = np.atleast_1d(np.asarray(p, float)), np.atleast_1d(np.asarray(q, float))
     if a.shape != b.shape or a.ndim != 1 or not len(a):
-        msg = f"p and q must have one number for each position from 0 to n - 1, got {a.size} and {b.size} numbers"
-        raise QueryError(msg)
+        raise QueryError(
+            f"p and q must have one number for each position from 0 to n - 1, got {a.size} and {b.size} numbers"
+        )
     valid = (a >= 0) & (b >= 0) & (a + b <= 1)
     for i in np.flatnonzero(~valid):
         check_probabilities(float(a[i]), float(b[i]))
@@ -79,8 +79,7 @@ def expected_interval(n: int, p: float, q: float, i: int = 0) -> float:
     """
     check_probabilities(p, q)
     if not 0 <= i < n:
-        msg = f"n must be at least 1 and i from 0 to n - 1, got n={n!r} and i={i!r}"
-        raise QueryError(msg)
+        raise QueryError(f"n must be at least 1 and i from 0 to n - 1, got n={n!r} and i={i!r}")
     if not p:
         return math.inf
     if p == q:
@@ -218,8 +217,7 @@ def plan_size(rows: int, k: int, p: float, q: float, costs: Costs) -> SizePlan:
     """
     check_probabilities(p, q)
     if k >= rows:
-        msg = f"k must be less than rows, got k={k} and rows={rows}"
-        raise QueryError(msg)
+        raise QueryError(f"k must be less than rows, got k={k} and rows={rows}")
     max_kmax = min(rows, k + math.ceil(10 * math.sqrt(rows)))
     if p > q:
         note = (
@@ -250,8 +248,7 @@ def plot_plan(plan: SizePlan, path: Path) -> None:
     formats = sorted(figure.canvas.get_supported_filetypes())
     if path.suffix[1:].lower() not in formats:
         plt.close(figure)
-        msg = f"plot must be a file name that ends with one of {', '.join(formats)}, got {str(path)!r}"
-        raise QueryError(msg)
+        raise QueryError(f"plot must be a file name that ends with one of {', '.join(formats)}, got {str(path)!r}")
     axes.loglog(plan.kmax, plan.cost, color="#3f51b5", linewidth=2)
     least = plan.cost[plan.best - plan.k]
     axes.plot([plan.best], [least], "o", color="#ff5722")

@@ -371,7 +371,6 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """The classes by their names in version 0.1."""
         if name not in _RENAMED_CLASSES:
-            msg = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         warnings.warn(f"{name} is now {_RENAMED_CLASSES[name]}", DeprecationWarning, stacklevel=2)
         return globals()[_RENAMED_CLASSES[name]]

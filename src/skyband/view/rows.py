@@ -136,16 +136,16 @@ class ViewRows:
                 continue
             if batch.deleted is None or not batch.deleted.all():
                 user = f"by={by.text!r} uses" if name in by.columns else "columns= names"
-                msg = f"a batch of changes must have the column {name!r}, which {user}: {nearest(name, names)}"
-                raise SchemaError(msg)
+                raise SchemaError(
+                    f"a batch of changes must have the column {name!r}, which {user}: {nearest(name, names)}"
+                )
             rows = rows.append_column(name, pa.nulls(rows.num_rows, self.types.get(name, _DOUBLE)))
         return batch if rows is batch.rows else batch._replace(rows=rows)
 
     def prepare(self, batch: ChangeBatch) -> ChangeBatch:
         """Cast a batch with scores to the types of the view, and read its keys."""
         if not self.spec.ordered and not len(batch.version):
-            msg = f"a batch of changes must have the column {VERSION!r}, since ordered=False"
-            raise SchemaError(msg)
+            raise SchemaError(f"a batch of changes must have the column {VERSION!r}, since ordered=False")
         tier.saw(batch.size)
         rows = self._cast(batch.rows)
         return batch._replace(rows=rows, ids=key_numbers(rows.column(self.spec.key), self.spec.key))
@@ -254,8 +254,7 @@ class ViewRows:
             try:
                 rows = rows.set_column(at, name, rows.column(at).cast(wanted))
             except pa.ArrowException as error:
-                msg = f"{msg} ({str(error).splitlines()[0][:200]})"
-                raise SchemaError(msg) from error
+                raise SchemaError(f"{msg} ({str(error).splitlines()[0][:200]})") from error
         if rows is given and self.types.keys() >= {self.spec.key, *self.spec.columns}:
             self._fitting = schema
         return rows

@@ -52,8 +52,9 @@ def restore_view(
     """A view as it was, and its position in the change log; `options` change `kmax` and `refill_at`."""
     for name in options:
         if name not in _OPTIONS:
-            msg = f"restoring a view has no option {name!r}; options: {', '.join(_OPTIONS)}. To change more, {_REBUILD}"
-            raise QueryError(msg)
+            raise QueryError(
+                f"restoring a view has no option {name!r}; options: {', '.join(_OPTIONS)}. To change more, {_REBUILD}"
+            )
     with refusing():
         arrays = validate(
             snapshot,
@@ -79,8 +80,7 @@ def restore_view(
     ordered = options.get("ordered", spec.ordered)
     for name, was, now in (("ordered", spec.ordered, ordered), ("key", spec.key, table.key)):
         if was != now:
-            msg = f"{name} must be {was!r} as in the snapshot of the view, got {now!r}"
-            raise SnapshotError(msg)
+            raise SnapshotError(f"{name} must be {was!r} as in the snapshot of the view, got {now!r}")
     spec = replace(spec, **options)
     with refusing():
         refills = RefillController(ViewRows.restore(spec, snapshot), RefillWorker(table, spec))
@@ -108,8 +108,9 @@ def write_snapshot(snapshot: Saved, path: Path) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        msg = f"path must be in a folder that exists and can be written, got {str(path)!r} ({error.strerror})"
-        raise SnapshotError(msg) from error
+        raise SnapshotError(
+            f"path must be in a folder that exists and can be written, got {str(path)!r} ({error.strerror})"
+        ) from error
 
 
 def read_snapshot(path: Path) -> Saved:
@@ -118,10 +119,8 @@ def read_snapshot(path: Path) -> Saved:
     try:
         blob = path.read_bytes()
     except OSError as error:
-        msg = f"{wrong} ({error.strerror}): {_REBUILD}"
-        raise SnapshotError(msg) from error
+        raise SnapshotError(f"{wrong} ({error.strerror}): {_REBUILD}") from error
     header, snapshot = read(blob, wrong, _REBUILD)
     if header.get("kind") != _HEADER["kind"]:
-        msg = f"{wrong} but the state of a query: {_REBUILD}"
-        raise SnapshotError(msg)
+        raise SnapshotError(f"{wrong} but the state of a query: {_REBUILD}")
     return snapshot

@@ -96,6 +96,7 @@ def _columns(columns: Any, key: str) -> tuple[str, ...]:
     names = check_names("columns", columns)
     for option, name in [("key", key), *(("columns", name) for name in names)]:
         if name in _RESULT_COLUMNS:
-            msg = f"{option} must not name the column {name!r}, which results have too: rename it (CREATE VIEW)"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"{option} must not name the column {name!r}, which results have too: rename it (CREATE VIEW)"
+            )
     return tuple(name for name in names if name != key)

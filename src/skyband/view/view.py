@@ -296,8 +296,9 @@ class View:
 
     def _check_open(self) -> None:
         if self._closed:
-            msg = "this view is closed: build another with sb.View(...), or restore one from what save() returned"
-            raise ClosedError(msg)
+            raise ClosedError(
+                "this view is closed: build another with sb.View(...), or restore one from what save() returned"
+            )
 
     # ------------------------------------------------------------ names of version 0.1
 

@@ -106,20 +106,17 @@ def query_names(queries: Sequence[TopK]) -> list[str]:
         if len(set(values)) > 1:
             who = {value: [names[at] for at, own in enumerate(values) if own == value] for value in values}
             parts = "; ".join(f"{value} in {shorten_names(found, 3)}" for value, found in who.items())
-            msg = f"a workload agrees in {field}, here there is {parts}: run one workload for each"
-            raise QueryError(msg)
+            raise QueryError(f"a workload agrees in {field}, here there is {parts}: run one workload for each")
     repeated = next((name for name, times in sorted(Counter(names).items()) if times > 1), None)
     if repeated is not None:
-        msg = f"names must be distinct, got name={repeated!r} more than once: give each query its own name"
-        raise QueryError(msg)
+        raise QueryError(f"names must be distinct, got name={repeated!r} more than once: give each query its own name")
     return names
 
 
 def check_query(query: object) -> None:
     """Raise unless this is a query."""
     if not isinstance(query, TopK):
-        msg = f"query must be a sb.TopK, got {type(query).__name__}: write {EXAMPLE}"
-        raise QueryError(msg)
+        raise QueryError(f"query must be a sb.TopK, got {type(query).__name__}: write {EXAMPLE}")
 
 
 def per_of(queries: Iterable[TopK]) -> list[str]:

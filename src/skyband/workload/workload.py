@@ -149,8 +149,7 @@ class WorkloadQueries:
         self._check_changes()
         name = query.name or f"q{self.next}"
         if name in self.members:
-            msg = f"name must be new, got name={name!r}: remove that query first, or choose another name"
-            raise QueryError(msg)
+            raise QueryError(f"name must be new, got name={name!r}: remove that query first, or choose another name")
         if self.members:
             one = next(iter(self.members))
             query_names([replace(self.members[one][1], name=one), replace(query, name=name)])
@@ -180,8 +179,9 @@ class WorkloadQueries:
         number, query, before = self.member(name)
         new = replace(query, k=query.k if k is None else k, window=query.window if window is None else window)
         if new.window.counts != query.window.counts:
-            msg = f"window must be of the kind of {query.window!r}, got {window!r}: remove the query and add a new one"
-            raise QueryError(msg)
+            raise QueryError(
+                f"window must be of the kind of {query.window!r}, got {window!r}: remove the query and add a new one"
+            )
         self._check(new)
         span = before if active is None else active_span(new, active)
         streams = self._streams()
@@ -201,8 +201,7 @@ class WorkloadQueries:
     def first(self) -> TopK:
         """Return any query: they agree in the time column and in what they emit."""
         if not self.members:
-            msg = f"the workload has no query: write sb.Workload([{EXAMPLE}])"
-            raise QueryError(msg)
+            raise QueryError(f"the workload has no query: write sb.Workload([{EXAMPLE}])")
         return next(iter(self.members.values()))[1]
 
     def queries(self) -> dict[str, TopK]:
@@ -246,8 +245,9 @@ class WorkloadQueries:
     def renumber(self, numbers: Mapping[str, Sequence[int]], following: int) -> None:
         """Continue with the numbers and bounds of a snapshot, and the number of the next query to come."""
         if self._running and numbers != self.numbers():
-            msg = "workload must run in no other stream to be resumed: write sb.Workload([...]) once more"
-            raise SnapshotError(msg)
+            raise SnapshotError(
+                "workload must run in no other stream to be resumed: write sb.Workload([...]) once more"
+            )
         for name, (number, low, high) in numbers.items():
             self.members[name] = (number, self.members[name][1], (low, high))
         self.next = max(self.next, following)
@@ -264,8 +264,9 @@ class WorkloadQueries:
 
     def _check_changes(self) -> None:
         if self._fixed:
-            msg = "this workload runs with joins, whose queries are fixed: start a new one with other queries"
-            raise QueryError(msg)
+            raise QueryError(
+                "this workload runs with joins, whose queries are fixed: start a new one with other queries"
+            )
         for running in self._streams():
             running.settle()
 
@@ -287,24 +288,23 @@ class WorkloadQueries:
 
     def _check(self, query: TopK) -> None:
         if query.of:
-            msg = f"of={query.of!r} ranks keys, which a workload cannot share: run this query by itself"
-            raise QueryError(msg)
+            raise QueryError(f"of={query.of!r} ranks keys, which a workload cannot share: run this query by itself")
         if self.reserve is not None:
             self.reserve.check(int(query.k), query.window)
 
     def member(self, name: str) -> tuple[int, TopK, tuple[int, int]]:
         """Return the number, the query and its bounds; raise if there is no such query."""
         if name not in self.members:
-            msg = f"name must be a query of the workload, got name={name!r}: {nearest(str(name), self.members)}"
-            raise QueryError(msg)
+            raise QueryError(
+                f"name must be a query of the workload, got name={name!r}: {nearest(str(name), self.members)}"
+            )
         return self.members[name]
 
 
 def _as_list(queries: object) -> list[TopK]:
     """Return queries as a list; `query_names` checks each."""
     if isinstance(queries, TopK) or not isinstance(queries, Iterable):
-        msg = f"queries must be a list of queries, got {type(queries).__name__}: write [{EXAMPLE}]"
-        raise QueryError(msg)
+        raise QueryError(f"queries must be a list of queries, got {type(queries).__name__}: write [{EXAMPLE}]")
     return list(queries)
 
 
@@ -312,7 +312,8 @@ def _reserved(max_k: int | None, finest: str | timedelta | None) -> ReservedCapa
     if max_k is None and finest is None:
         return None
     if max_k is None or finest is None:
-        msg = f'max_k and finest go together, got {max_k!r} and {finest!r}: write both, as max_k=100, finest="10 s"'
-        raise QueryError(msg)
+        raise QueryError(
+            f'max_k and finest go together, got {max_k!r} and {finest!r}: write both, as max_k=100, finest="10 s"'
+        )
     max_k = check_integer("max_k", max_k, 1, MAX_K)
     return ReservedCapacity(max_k, parse_duration(finest, "finest", least=1))

@@ -68,8 +68,9 @@ def find_folder(data: Path | None = None) -> Path:
     """Return `data`, else the folder `acquatop` in the one that SKYBAND_DATA names."""
     found = data or find(name="acquatop/mentions.parquet")
     if found is None:
-        msg = "the AcquaTop data was not found: set --data to its folder, or SKYBAND_DATA to the folder above it"
-        raise SourceError(msg)
+        raise SourceError(
+            "the AcquaTop data was not found: set --data to its folder, or SKYBAND_DATA to the folder above it"
+        )
     return found if data else found.parent
 
 
@@ -91,8 +92,9 @@ def load(folder: Path, name: str, seed: int | None = None) -> Evening:
 
 def _authors(folder: Path, name: str) -> tuple[pa.Table, pa.Table, tuple[float, float]]:
     if name not in RANGES:
-        msg = f"set={name!r} is none of the authors' sets: write one of {', '.join(RANGES)}, or give a seed"
-        raise SourceError(msg)
+        raise SourceError(
+            f"set={name!r} is none of the authors' sets: write one of {', '.join(RANGES)}, or give a seed"
+        )
     values = _read(folder / f"ds_{name}.parquet", ["eval_time_ms", "user_id", "dfc"])
     past = pa.table({"user": values["user_id"], "at": pc.subtract(values["eval_time_ms"], 1), "dfc": values["dfc"]})
     start = _read(folder / "ds_initial_replica.parquet", ["dataset", "user_id", "dfc_initial", "first_snapshot_ts_ms"])
@@ -105,8 +107,7 @@ def _made(folder: Path, name: str, seed: int) -> tuple[pa.Table, pa.Table, tuple
     values = _read(folder / f"regen_ds_{name}.parquet", ["seed", "ts_ms", "user_id", "dfc"])
     seeds = sorted(pc.unique(values["seed"]).to_pylist())
     if seed not in seeds:
-        msg = f"seed={seed!r} made no set: write one of {', '.join(map(str, seeds))}"
-        raise SourceError(msg)
+        raise SourceError(f"seed={seed!r} made no set: write one of {', '.join(map(str, seeds))}")
     values = values.filter(pc.equal(values["seed"], seed)).sort_by([("ts_ms", "ascending")])
     past = pa.table({"user": values["user_id"], "at": values["ts_ms"], "dfc": values["dfc"]})
     _, first = np.unique(past["user"].to_numpy(), return_index=True)
@@ -117,8 +118,7 @@ def _made(folder: Path, name: str, seed: int) -> tuple[pa.Table, pa.Table, tuple
 
 def _read(path: Path, columns: list[str]) -> pa.Table:
     if not path.is_file():
-        msg = f"{path.name} is not in {path.parent.name!r}: give the folder of the AcquaTop data (--data)"
-        raise SourceError(msg)
+        raise SourceError(f"{path.name} is not in {path.parent.name!r}: give the folder of the AcquaTop data (--data)")
     return pq.read_table(path, columns=columns)
 
 

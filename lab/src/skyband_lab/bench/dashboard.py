@@ -87,8 +87,7 @@ def chromium() -> Iterator[Browser]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        msg = "the browser is driven by Playwright: pip install playwright"
-        raise SourceError(msg) from None
+        raise SourceError("the browser is driven by Playwright: pip install playwright") from None
     with sync_playwright() as driver, _launched(driver.chromium) as browser:
         yield browser
 
@@ -97,8 +96,7 @@ def chromium() -> Iterator[Browser]:
 def _launched(kind: BrowserType) -> Iterator[Browser]:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
-        msg = "no Chromium was found: install Debian's package chromium, or put one on the PATH"
-        raise SourceError(msg)
+        raise SourceError("no Chromium was found: install Debian's package chromium, or put one on the PATH")
     browser = kind.launch(executable_path=found, args=list(FLAGS))
     try:
         yield browser

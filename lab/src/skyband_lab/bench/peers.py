@@ -146,8 +146,7 @@ def todo(names: Iterable[str] = (), *, quick: bool) -> list[tuple[Task, Peer, in
 def run(work: Iterable[tuple[Task, Peer, int]], *, patience: float = 240.0, seed: int = 7) -> Iterator[Line]:
     """One after the other, each in a process of its own that is ended after `patience` seconds."""
     if not ASKS.is_dir():
-        msg = f"the peers are asked by the scripts in {ASKS}, which only a checkout has"
-        raise SourceError(msg)
+        raise SourceError(f"the peers are asked by the scripts in {ASKS}, which only a checkout has")
     with tempfile.TemporaryDirectory(prefix="skyband-peers-") as scratch:
         for task, peer, rows in work:
             line = Line(task.name, peer.name, peer.way, rows)
@@ -259,8 +258,7 @@ def environment(name: str) -> Path:
         return python
     uv = shutil.which("uv", path=f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
     if uv is None:
-        msg = "not installed: uv, which makes the environments, was not found"
-        raise SourceError(msg)
+        raise SourceError("not installed: uv, which makes the environments, was not found")
     shutil.rmtree(folder, ignore_errors=True)
     for command in (
         [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
@@ -269,8 +267,7 @@ def environment(name: str) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - uv
         if done.returncode:
             why = (done.stderr.strip().splitlines() or ["uv failed"])[0]
-            msg = f"not installed: {why[:200]}"
-            raise SourceError(msg)
+            raise SourceError(f"not installed: {why[:200]}")
     ready.write_text(wanted)
     return python
 

@@ -50,8 +50,7 @@ def real(rows: int, d: int, seed: int = 0, data: Path | None = None) -> np.ndarr
     del seed  # there is but one
     path = find(data, READINGS)
     if path is None:
-        msg = f"{READINGS} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA"
-        raise SourceError(msg)
+        raise SourceError(f"{READINGS} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA")
     table = pq.read_table(path, columns=list(COLUMNS[:d]))
     points = np.stack([table[name].to_numpy().astype(np.float64) for name in COLUMNS[:d]], axis=1)
     points = points[~np.isnan(points).any(axis=1)][:rows]

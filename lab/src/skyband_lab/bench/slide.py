@@ -100,8 +100,7 @@ def checked(names: Iterable[str], known: Iterable[str], field: str) -> list[str]
     names, known = list(names), list(known)
     for name in names:
         if name not in known:
-            msg = f"{field}={name!r} is unknown: {nearest(name, known)}"
-            raise QueryError(msg)
+            raise QueryError(f"{field}={name!r} is unknown: {nearest(name, known)}")
     return names
 
 
@@ -186,8 +185,7 @@ def _go(case: Case, score: np.ndarray, number: np.ndarray, budget: float) -> tup
     began = time.thread_time()
     full = max(win, min(_FILL, len(score) // 2))
     if full >= len(score):
-        msg = f"{case} leaves no row to time: give more than the {win} rows of a window"
-        raise QueryError(msg)
+        raise QueryError(f"{case} leaves no row to time: give more than the {win} rows of a window")
     # a slow engine may take minutes over a million rows: find out how many it can be given at once
     most = max(10_000, min(BATCH, BATCH // 2 * slide // k))  # what is put out at once has to fit as well
     at, _, batch = _feed(running, score, number, (0, full, most), max(slide, 1_000), _PATIENCE * budget)

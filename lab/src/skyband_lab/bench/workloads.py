@@ -72,8 +72,7 @@ def trades(rows: int, seed: int = 0, data: Path | None = None) -> np.ndarray:
 
     path = find(data)
     if path is None:
-        msg = f"{TRADES} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA"
-        raise SourceError(msg)
+        raise SourceError(f"{TRADES} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA")
     table = pq.read_table(path, columns=["price", "volume"])
     price, volume = (table[name].to_numpy().astype(np.float64) for name in ("price", "volume"))
     rng = np.random.default_rng(seed)
@@ -95,8 +94,7 @@ def sensorscope(rows: int, seed: int = 0, data: Path | None = None) -> np.ndarra
 
     path = find(data, SENSORS)
     if path is None:
-        msg = f"{SENSORS} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA"
-        raise SourceError(msg)
+        raise SourceError(f"{SENSORS} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA")
     read = pq.read_table(path, columns=["ambient_temp_c"])["ambient_temp_c"].to_numpy().astype(np.float64)
     read, rng = read[~np.isnan(read)], np.random.default_rng(seed)
     rounds = [read, *(read + rng.normal(0.0, 0.05, len(read)) for _ in range(1, -(-rows // len(read))))]

@@ -53,8 +53,7 @@ def survival_bound_drifting(rows: float, n: float, p: float, q: float) -> float:
     check_probabilities(p, q)
     _positive(rows=rows, n=n)
     if p >= q:
-        msg = f"p must be below q for theorem 2, got p={p!r} and q={q!r}; for p = q use survival_bound"
-        raise QueryError(msg)
+        raise QueryError(f"p must be below q for theorem 2, got p={p!r} and q={q!r}; for p = q use survival_bound")
     share = q / (p + q)
     c1 = share / 2 * (1 - 1 / (2 * share)) ** 2
     return max(0.0, 1 - rows * math.exp(-c1 * n))

@@ -164,8 +164,7 @@ def chosen(paper: str, name: str | None = None) -> list[Figure]:
     if paper == "all" and name is None:
         return [figure(each.name, one) for each in known.values() for one in each.figures]
     if paper not in known:
-        msg = f"paper {paper!r} is unknown: {nearest(paper, [*known, 'all'])}"
-        raise QueryError(msg)
+        raise QueryError(f"paper {paper!r} is unknown: {nearest(paper, [*known, 'all'])}")
     there = known[paper].figures
     if name is None:
         return [figure(paper, one) for one in there]
@@ -174,5 +173,4 @@ def chosen(paper: str, name: str | None = None) -> list[Figure]:
         if way in there:
             return [figure(paper, way)]
     labels = ", ".join(figure(paper, one).label for one in there)
-    msg = f"{paper} has no figure {name!r} here: write one of {labels}"
-    raise QueryError(msg)
+    raise QueryError(f"{paper} has no figure {name!r} here: write one of {labels}")

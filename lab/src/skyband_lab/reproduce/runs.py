@@ -40,8 +40,9 @@ def read_records(path: Path) -> Records:
             record: Record = json.loads(line)
             records[record["mode"], record["run"]] = record
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            msg = f"{path}, line {number} must be the JSON record of a run: {error}; delete the line to run it again"
-            raise SourceError(msg) from error
+            raise SourceError(
+                f"{path}, line {number} must be the JSON record of a run: {error}; delete the line to run it again"
+            ) from error
     return records
 
 

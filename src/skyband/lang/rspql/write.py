@@ -172,8 +172,7 @@ def to_sparql(tree: Tree) -> str:
         return f"{_CALLS.get(kind, 'ROUND')}({', '.join(map(to_sparql, arguments))})"
     if kind in _LEVELS and "%" not in parts:
         return _operation(kind, parts)
-    msg = f"{'%' if kind == 'product' else kind} cannot be written in RSP-QL: use sb.to_sql or sb.to_yaml"
-    raise QueryError(msg)
+    raise QueryError(f"{'%' if kind == 'product' else kind} cannot be written in RSP-QL: use sb.to_sql or sb.to_yaml")
 
 
 def _operation(kind: str, parts: list[Any]) -> str:

@@ -95,8 +95,7 @@ def _total_name(query: TopK) -> str:
 def _check(statement: Statement) -> Sliding:
     query = statement.query
     if query.join is not None or statement.remote is not None or statement.pattern is not None:
-        msg = "a join or triples cannot be written in SQL: use sb.to_rspql"
-        raise QueryError(msg)
+        raise QueryError("a join or triples cannot be written in SQL: use sb.to_rspql")
     window = statement.check_writable("SQL", closed="left")
     for field, names in (("per", query.per), ("of", query.of)):
         if {"window_start", "window_end"} & set(names):

@@ -47,14 +47,14 @@ class PushedChanges:
         missing = [n for n in self._names if n not in rows.column_names]
         if self._time is None or self._kind is None or self._time not in rows.column_names or missing:
             wanted = f"the columns {', '.join(self._names)} and the time {self._time!r}"
-            msg = f"changes must have {wanted}, got {', '.join(rows.column_names)}"
-            raise SchemaError(msg)
+            raise SchemaError(f"changes must have {wanted}, got {', '.join(rows.column_names)}")
         try:
             time, without = self._kind.micros(rows[self._time].cast(self._kind.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             why = str(error).splitlines()[0]
-            msg = f"the time {self._time!r} of changes must fit that of the stream, which is {self._kind.type}: {why}"
-            raise SchemaError(msg) from error
+            raise SchemaError(
+                f"the time {self._time!r} of changes must fit that of the stream, which is {self._kind.type}: {why}"
+            ) from error
         if without is not None:
             rows, time = rows.filter(pa.array(~without)), time[~without]
         if len(time):
@@ -88,8 +88,7 @@ class PushedChanges:
             return pa.concat_tables([rows for _, rows in self._buffered], promote_options="permissive").combine_chunks()
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             why = str(error).splitlines()[-1]
-            msg = f"changes must have the same types in every batch: {why}"
-            raise SchemaError(msg) from error
+            raise SchemaError(f"changes must have the same types in every batch: {why}") from error
 
     def is_idle(self) -> bool:
         """Return whether no change waits for its time."""
@@ -120,5 +119,4 @@ def _open(changes: object) -> Iterator[tuple[pa.Table, object]]:
     try:
         return open_source(changes).batches()
     except SourceError as error:
-        msg = f"changes cannot be read: {error}"
-        raise SourceError(msg) from error
+        raise SourceError(f"changes cannot be read: {error}") from error

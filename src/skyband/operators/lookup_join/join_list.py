@@ -192,8 +192,7 @@ class JoinList(ABC):
         policy = self.join.refresh.policy
         name = getattr(policy, "__name__", str(policy))
         few = np.array2string(ids.ravel()[:3], separator=", ")
-        msg = f"policy={name} must return ids of the candidates, got {few}: return some of candidates.id"
-        raise QueryError(msg)
+        raise QueryError(f"policy={name} must return ids of the candidates, got {few}: return some of candidates.id")
 
     @abstractmethod
     def candidates(self) -> Candidates:

@@ -394,8 +394,9 @@ class LookupJoin(Operator):
         on = join.on if join.on in rows.column_names else getattr(join.table, "key", join.on)
         for name in (on, *join.columns):
             if name not in rows.column_names:
-                msg = f"initial must have the key and the columns {', '.join(join.columns)}, got no {name!r}"
-                raise SchemaError(msg)
+                raise SchemaError(
+                    f"initial must have the key and the columns {', '.join(join.columns)}, got no {name!r}"
+                )
         keys, time = self.remote.remote_codes(rows[on], "initial"), self._spec.query.time
         self.remote.replica.update(np.unique(keys), keys, rows, first - self.assigner.slide)
         if time in rows.column_names and self._time is not None:

@@ -60,8 +60,7 @@ def shared_join(queries: Sequence[TopK]) -> Join:
         differ += [f for f in _EQUAL_REFRESH if getattr(join.refresh, f) != getattr(first.refresh, f)]
         differ += [f for f in _IDENTICAL if getattr(join, f) is not getattr(first, f)]
         if differ:
-            msg = f"{differ[0]} must be the same in all queries that join one table, which share it"
-            raise QueryError(msg)
+            raise QueryError(f"{differ[0]} must be the same in all queries that join one table, which share it")
     if len(queries) > 1:
         _check_windows(queries, pushed=first.changes is not None)
     columns = tuple(dict.fromkeys(name for join in joins for name in join.columns))
@@ -69,8 +68,9 @@ def shared_join(queries: Sequence[TopK]) -> Join:
     for join in joins:
         for a in join.aggregates:
             if aggregates[a.name] != a:
-                msg = f"aggregates of queries that run together must be equal or have different names, got two {a.name}"
-                raise QueryError(msg)
+                raise QueryError(
+                    f"aggregates of queries that run together must be equal or have different names, got two {a.name}"
+                )
     return replace(first, columns=columns, aggregates=tuple(aggregates.values()), each="key")  # lists use their own
 
 
@@ -78,11 +78,13 @@ def _check_windows(queries: Sequence[TopK], *, pushed: bool) -> None:
     first = queries[0].window
     for query in queries:
         if query.window.counts:
-            msg = f"window must be in time if several queries share a join, got {query.window!r}: write sb.Sliding"
-            raise QueryError(msg)
+            raise QueryError(
+                f"window must be in time if several queries share a join, got {query.window!r}: write sb.Sliding"
+            )
         if pushed and query.window != first:
-            msg = f"window must be the same in all queries that share changes=, got {first!r} and {query.window!r}"
-            raise QueryError(msg)
+            raise QueryError(
+                f"window must be the same in all queries that share changes=, got {first!r} and {query.window!r}"
+            )
 
 
 def check_columns(query: TopK, schema: pa.Schema) -> None:
@@ -92,26 +94,27 @@ def check_columns(query: TopK, schema: pa.Schema) -> None:
     own = {query.column(name) for name in (*OWN, *RESERVED)}
     for name in (*join.columns, *join.aggregate_names):
         if name in schema.names:
-            msg = f"the join and the source must have different columns, got {name!r} in both: rename one of them"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"the join and the source must have different columns, got {name!r} in both: rename one of them"
+            )
         if name in own:
-            msg = f"the join must not have a column named like one of ours, got {name!r}: rename it, or write prefix="
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"the join must not have a column named like one of ours, got {name!r}: rename it, or write prefix="
+            )
     for name in schema.names:
         if name in {query.column(name) for name in OWN}:
-            msg = f"the source must not have a column named like one of ours, got {name!r}: rename it, or write prefix="
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"the source must not have a column named like one of ours, got {name!r}: rename it, or write prefix="
+            )
     kind = schema.field(join.on).type
     if pa.types.is_nested(kind):
-        msg = f"on must name a column of plain values, got {join.on!r} of type {kind}"
-        raise SchemaError(msg)
+        raise SchemaError(f"on must name a column of plain values, got {join.on!r} of type {kind}")
     for aggregate in join.aggregates:
         try:
             if aggregate.of is not None:
                 scores(aggregate.of, schema.empty_table())
         except SchemaError as error:
-            msg = str(error).replace("by ", f"{aggregate.name} ", 1)
-            raise SchemaError(msg) from None
+            raise SchemaError(str(error).replace("by ", f"{aggregate.name} ", 1)) from None
 
 
 def read_initial(initial: Any) -> pa.Table:
@@ -128,8 +131,7 @@ def read_initial(initial: Any) -> pa.Table:
         found = [decode(rows) for rows, _ in source.batches()]
         return pa.concat_tables([*empty, *found], promote_options="permissive")
     except (SourceError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        msg = f"initial cannot be read: {error}"
-        raise SourceError(msg) from error
+        raise SourceError(f"initial cannot be read: {error}") from error
 
 
 # ---------------------------------------------------------------- on Spark
@@ -143,18 +145,18 @@ def distributed_queries(queries: Sequence[TopK]) -> list[TopK]:
     for query in queries:
         join = join_of(query)
         if join.changes is not None and not hasattr(join.changes, "mapInArrow"):
-            msg = f"changes must be a DataFrame with a watermark on Spark, got {type(join.changes).__name__}"
-            raise QueryError(msg)
+            raise QueryError(
+                f"changes must be a DataFrame with a watermark on Spark, got {type(join.changes).__name__}"
+            )
         join = replace(join, changes=None if join.changes is None else PUSHED)
         try:
             pickle.dumps(join)
         except Exception as error:
             name = type(join.table).__name__
-            msg = (
+            raise QueryError(
                 f"table must be able to travel to Spark's executors, got {name} ({error}): write one that holds an "
                 f"address, such as skyband.tables.Http"
-            )
-            raise QueryError(msg) from error
+            ) from error
         found.append(replace(query, join=_typed(join, initial)))
     return found
 

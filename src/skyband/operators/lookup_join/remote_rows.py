@@ -73,8 +73,9 @@ class RemoteRows:
             keys = keys.cast(self.key_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             why = str(error).splitlines()[0]
-            msg = f"the keys of {source} must fit {self.on!r}, which is {self.key_type} in the stream: {why}"
-            raise SchemaError(msg) from error
+            raise SchemaError(
+                f"the keys of {source} must fit {self.on!r}, which is {self.key_type} in the stream: {why}"
+            ) from error
         return self.codes(pa.table({self.on: keys}))
 
     def key_values(self, codes: np.ndarray) -> pa.Array:

@@ -147,8 +147,7 @@ class Replica:
                 self.rows = None if table is None else table.cast(known)
             return chosen.cast(known)
         except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            msg = f"remote rows must fit the types of those before: {str(error).splitlines()[0]}"
-            raise TableError(msg) from error
+            raise TableError(f"remote rows must fit the types of those before: {str(error).splitlines()[0]}") from error
 
     # ------------------------------------------------------------ updates
 

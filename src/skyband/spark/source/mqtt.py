@@ -100,8 +100,9 @@ class MqttReader(BrokerReader):
         try:
             client.connect(self.host, self.port, keepalive=30)
         except OSError as error:
-            msg = f"no MQTT broker answers at {self.host}:{self.port} ({error}): start it, or correct host and port"
-            raise SourceError(msg) from error
+            raise SourceError(
+                f"no MQTT broker answers at {self.host}:{self.port} ({error}): start it, or correct host and port"
+            ) from error
         client.loop_start()
         self._client = client
 
@@ -122,8 +123,7 @@ class MqttReader(BrokerReader):
         """Return the last message of the spool, at most `limit` messages after `start`."""
         self._connect()
         if self._failure is not None:
-            msg = f"the MQTT broker must accept the connection, but refused it: {self._failure}"
-            raise SourceError(msg)
+            raise SourceError(f"the MQTT broker must accept the connection, but refused it: {self._failure}")
         low = int(start[_NUMBER])
         high = min(low + limit, (1 << 62) if goal is None else goal[_NUMBER])
         row = self._execute("SELECT max(number) FROM messages WHERE number > ? AND number <= ?", low, high)[0]
@@ -147,8 +147,9 @@ class MqttReader(BrokerReader):
                 PAGE_ROWS,
             )
             if not rows:
-                msg = f"the spool {self.spool} must have message {at + 1}: restore it, or use a new checkpoint"
-                raise SourceError(msg)
+                raise SourceError(
+                    f"the spool {self.spool} must have message {at + 1}: restore it, or use a new checkpoint"
+                )
             found.append(Rows(to_batch([_record(*row[1:]) for row in rows], self.schema)))
             at = int(rows[-1][0])
         return found

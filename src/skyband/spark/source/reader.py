@@ -48,8 +48,9 @@ class BrokerSource(DataSource):
 
     def schema(self) -> str:
         """Raise SourceError: there is no schema to infer."""
-        msg = f'{self.format} needs a schema, since its messages have no types: write .schema("{self.example}")'
-        raise SourceError(msg)
+        raise SourceError(
+            f'{self.format} needs a schema, since its messages have no types: write .schema("{self.example}")'
+        )
 
     def streamReader(self, schema: Any) -> BrokerReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
@@ -86,25 +87,23 @@ class BrokerReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return an option that must be given."""
         value = self.options.get(name)
         if not value:
-            msg = f'{self.format} needs the option {name!r}: write .option("{name}", "{example}")'
-            raise SourceError(msg)
+            raise SourceError(f'{self.format} needs the option {name!r}: write .option("{name}", "{example}")')
         return value
 
     def positive(self, name: str, default: int) -> int:
         """Return an option that is a positive integer."""
         text = self.options.get(name, str(default))
         if not text.isdigit() or int(text) < 1:
-            msg = f"{name} must be a positive integer, got {text!r}"
-            raise SourceError(msg)
+            raise SourceError(f"{name} must be a positive integer, got {text!r}")
         return int(text)
 
     def _check_time(self) -> None:
         if not self.time:
-            msg = 'idle needs the event-time column: write .option("time", "ts")'
-            raise SourceError(msg)
+            raise SourceError('idle needs the event-time column: write .option("time", "ts")')
         if self.time not in self.schema.names or not pa.types.is_timestamp(self.schema.field(self.time).type):
-            msg = f"time must name a timestamp column of the schema, got {self.time!r}: {', '.join(self.schema.names)}"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"time must name a timestamp column of the schema, got {self.time!r}: {', '.join(self.schema.names)}"
+            )
 
     # ------------------------------------------------------------ what a broker implements
 

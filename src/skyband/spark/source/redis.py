@@ -103,11 +103,10 @@ class RedisReader(BrokerReader):
         newest, deleted = (_order(info.get(key, _BEGIN)) for key in ("last-generated-id", "max-deleted-entry-id"))
         trimmed = newest > _order(low) and not self.client.xrange(name, min=low, max=low)
         if trimmed or deleted > _order(low):
-            msg = (
+            raise SourceError(
                 f"entries of the stream {name!r} after {low} may have been trimmed before they were read: keep that "
                 f"entry and all later ones (XADD ... MAXLEN), or skip the lost ones with failOnDataLoss=false"
             )
-            raise SourceError(msg)
 
     def newest_records(self) -> tuple[list[Record], int]:
         """Return the newest entries; their ids tell when they came."""

