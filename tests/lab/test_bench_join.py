@@ -74,7 +74,7 @@ def test_costs_and_the_slow_service_are_measured():
 
 
 def made(case, **values):
-    """EmittedRows as the suite writes them: (nDCG, precision) by policy."""
+    """Lines as the suite writes them: (nDCG, precision) by policy."""
     return [
         {"suite": "join", **case._asdict(), "ch": 20, "policy": p.replace("_", "-"), "ndcg": n, "precision": q}
         for p, (n, q) in values.items()
